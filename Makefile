@@ -6,6 +6,8 @@ PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 WORKERS ?= 2
 PYTEST ?= # more words for pytest
+# Compiled modules are kept: each of the hundreds of processes of a test run would compile the same ones.
+unexport PYTHONDONTWRITEBYTECODE
 LOCKED := --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 
 .PHONY: demo test test-slow torch-environment test-torch test-torch-sample test-cluster coverage test-siracusa test-zephyr check package renew pages notebooks docs bench benchmarks golden schedules lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean

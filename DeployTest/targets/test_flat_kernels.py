@@ -14,7 +14,7 @@ from deployer.core import target
 from deployer.core.ir import AttrValue, Node, TensorType
 from deployer.core.operator import registry
 from deployer.testing.bench import kernel_model
-from DeployTest.targets.test_siracusa_kernels import JOBS, compare
+from DeployTest.targets.test_siracusa_kernels import all_jobs, compare
 
 pytestmark = [pytest.mark.host, pytest.mark.kernels]
 MODEL = kernel_model()
@@ -51,7 +51,7 @@ def _large_jobs() -> Iterator[KernelJob]:
 
 def jobs_of(symbol: str) -> list[KernelJob]:
     """Calls of a kernel on all shapes, with sums that begin and end in them."""
-    jobs = [job for job in (*JOBS.values(), *_large_jobs()) if job.kernel.symbol == symbol]
+    jobs = [job for job in (*all_jobs().values(), *_large_jobs()) if job.kernel.symbol == symbol]
     whole = {"first": 1, "last": 1, "single": 0}
     return [replace(job, scalars={name: whole.get(name, value) for name, value in job.scalars.items()}) for job in jobs]
 
