@@ -27,6 +27,7 @@ MARKERS = {
     "torch": "needs PyTorch",
     "zephyr": "needs Zephyr's source",
     "cluster": "needs Dask and Optuna",
+    "cuda": "needs an NVIDIA GPU",
     "slow": "takes more than a few seconds",
     "matrix(keep)": "of its cases `keep`, evenly spread, are quick, and the others slow",
 }

@@ -48,6 +48,7 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "sweep": sweep,
         "package": package,
         "fits": fits,
+        "rack": rack,
         "hal-test": hal_test,
         "state": show_state,
         "calibrate": calibrate,
@@ -385,6 +386,13 @@ def fits(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.commands.hardware.fits import show_fits
 
     return show_fits(a, console)
+
+
+def rack(a: argparse.Namespace, console: Terminal) -> int:
+    """Train a rack of devices."""
+    from deployer.commands.hardware.rack import run_rack
+
+    return run_rack(a, console)
 
 
 def hal_test(a: argparse.Namespace, console: Terminal) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from deployer import __version__
 from deployer.commands.config import OPTION, with_config
 from deployer.commands.fit_options import SCHEDULE_GROUP, TARGET_COLUMN, add_export_options, add_fit_options
-from deployer.commands.hardware.options import add_fits_options, add_hal_test_options
+from deployer.commands.hardware.options import add_fits_options, add_hal_test_options, add_rack_options
 from deployer.commands.lazy_parser import LazyParser, inner_parsers
 from deployer.commands.lm.options import add_lm_options
 from deployer.commands.package_options import add_package_options
@@ -122,6 +122,10 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     fits = commands.add_parser("fits", help=fits_text, description=fits_text)
     _add_task(fits, " (default: the first that accepts the model's output)")
     add_fits_options(fits)
+    rack_text = "train many simulated devices on one machine, such as a GPU, each with the packaged library"
+    rack = commands.add_parser("rack", help=rack_text, description=rack_text)
+    add_rack_options(rack)
+    add_output(rack, "output folder of the library, losses, digests and weights", required=True)
     hal_text = "test every function of a target's HAL"
     add_hal_test_options(commands.add_parser("hal-test", help=hal_text, description=hal_text))
     calibrate_text = "measure kernels, dispatch and DMA of a target, and write its cost model"

@@ -423,6 +423,11 @@ def costs_file(name: str) -> Path:
     return files()[name].with_suffix("") / "costs.toml"
 
 
+def rack_file(name: str) -> Path:
+    """The path of the rules by which a target is a rack of simulated devices; the file exists if it is one."""
+    return files()[name].with_suffix("") / "rack.toml"
+
+
 @lru_cache(maxsize=64)
 def _toml(text: str, path: str) -> Mapping[str, Any]:
     return MappingProxyType(parse_toml(text, path, "a target's file, such as those in targets", TargetInvalid))

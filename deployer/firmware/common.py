@@ -10,6 +10,7 @@ import deployer
 from deployer.codegen.c_names import Names
 from deployer.codegen.generate import TEMPLATES, rendered
 from deployer.codegen.render import ConstantView
+from deployer.core import target as targets
 from deployer.core.artefact import digest
 from deployer.core.errors import OptionProblem
 from deployer.core.files.bill import LICENCE
@@ -119,15 +120,19 @@ class PlannedModel:
 
 
 def library_tools(target: Target) -> Toolchain:
-    """The toolchain of a target; OptionProblem where a library cannot be planned for it."""
-    if len(target.levels) > 1 or target.toolchain is None:
+    """The toolchain of a target, or that of libraries for one that builds no programs of its own.
+
+    OptionProblem where a library cannot be planned for the target.
+    """
+    tools = target.toolchain or targets.load(library_rules().target).toolchain
+    if len(target.levels) > 1 or tools is None:
         levels = ", ".join(level.name for level in target.levels)
         raise OptionProblem(
             f"target {target.name!r} has {len(target.levels)} memories, and a library works in one",
             [("memories", levels)],
             f"-p {library_rules().target}",
         )
-    return target.toolchain
+    return tools
 
 
 class CommonView:

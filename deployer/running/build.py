@@ -32,7 +32,7 @@ from deployer.core.kernel import function_name
 from deployer.core.level import Level
 from deployer.core.packages import PackageProblem, kernel_folders
 from deployer.core.plan import Plan, target_of
-from deployer.core.target import TARGETS_DIR, Target, Toolchain
+from deployer.core.target import TARGETS_DIR, Target, Toolchain, rack_file
 from deployer.kernel_variants.conditions import FOLDER_LIST, LIST, general_of, listed_kernels, variants_of
 from deployer.operators.base.elementwise_dsl import printed_kernels
 from deployer.running import objects, output
@@ -297,7 +297,10 @@ def link_words(tools: Toolchain, command: str, target: Target, bytes_by_level: M
 def toolchain(target: Target) -> Toolchain:
     """The target's toolchain, its flags for so many cores; OptionProblem for a machine that only others simulate."""
     if target.toolchain is None:
-        raise OptionProblem(f"target {target.name!r} has no toolchain", hint="-p host simulates its memories and clock")
+        hint = "-p host simulates its memories and clock"
+        if rack_file(target.name).is_file():
+            hint = f"`deployer rack CASE -p {target.name}` trains a case on it"
+        raise OptionProblem(f"target {target.name!r} has no toolchain", hint=hint)
     flags = tuple(flag.replace("{cores}", str(target.cores)) for flag in target.toolchain.flags)
     return replace(target.toolchain, flags=flags)
 

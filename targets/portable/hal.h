@@ -7,6 +7,9 @@
 static inline uint32_t hal_core_id(void) { return 0; }
 static inline uint32_t hal_core_count(void) { return 1; }
 
+/* Cores meet here behind each kernel, as the next one reads what all have written; one core has nobody to wait for. */
+static inline void hal_join(void) {}
+
 static inline uint32_t hal_min(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 /* Multiplication and addition with one rounding is a function of the library's own where the processor has no instruction for it:

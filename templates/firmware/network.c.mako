@@ -79,6 +79,17 @@ ${v.name}_status_t ${v.name}_train_step_begin(${v.name}_t *model) {
     return ${v.name}_ended(model, ${v.upper}_OK);
 }
 
+/* The end of a pass whose steps have all run. */
+static ${v.name}_status_t pass_ended(${v.name}_t *model, float *loss) {
+    model->step = 0;
+    model->passes++;
+    const float value = model->memory.f32[${v.loss}];
+    if (loss) *loss = value;
+    if (is_finite(value)) return ${v.name}_ended(model, ${v.upper}_OK);
+    model->passes |= SPOILT;
+    return ${v.name}_ended(model, ${v.upper}_ERROR_LOSS);
+}
+
 ${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t budget_cycles, float *loss) {
     const ${v.name}_status_t status = ${v.name}_usable(model);
     if (status) return status;
@@ -98,23 +109,24 @@ ${v.name}_status_t ${v.name}_train_step_continue(${v.name}_t *model, uint32_t bu
         model->step++;
     } while (model->step <= ${v.upper}_STEPS && spent < budget_cycles);
     if (model->step <= ${v.upper}_STEPS) return ${v.name}_ended(model, ${v.upper}_MORE);
-    model->step = 0;
-    model->passes++;
-    const float value = model->memory.f32[${v.loss}];
-    if (loss) *loss = value;
-    if (is_finite(value)) return ${v.name}_ended(model, ${v.upper}_OK);
-    model->passes |= SPOILT;
-    return ${v.name}_ended(model, ${v.upper}_ERROR_LOSS);
+    return pass_ended(model, loss);
 }
 
-${v.name}_status_t ${v.name}_update(${v.name}_t *model) {
+/* Whether the passes so far may make an update. */
+static ${v.name}_status_t update_allowed(${v.name}_t *model) {
     const ${v.name}_status_t status = ${v.name}_idle(model);
     if (status) return status;
     if (model->passes == 0) return ${v.name}_ended(model, ${v.upper}_ERROR_EARLY);
     if (model->passes & SPOILT) return ${v.name}_ended(model, ${v.upper}_ERROR_LOSS);
+    return ${v.name}_ended(model, ${v.upper}_OK);
+}
+
+${v.name}_status_t ${v.name}_update(${v.name}_t *model) {
+    const ${v.name}_status_t status = update_allowed(model);
+    if (status) return status;
     optimizer_graph(model);
     model->passes = 0;
-    return ${v.name}_ended(model, ${v.upper}_OK);
+    return ${v.upper}_OK;
 }
 
 ${v.name}_status_t ${v.name}_drop_passes(${v.name}_t *model) {

@@ -65,6 +65,7 @@ static void ${k.symbol}_call(${v.name}_t *model, const ${v.name}_${k.symbol}_at_
 % endfor
     };
     ${v.name}_${k.symbol}(&args);
+    hal_join();
 }
 % endfor
 

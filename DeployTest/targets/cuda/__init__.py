@@ -1,0 +1,1 @@
+"""Tests of racks: a library on many simulated devices of one machine."""
