@@ -19,6 +19,8 @@ GLUE = "library.h"
 """The generated header, which names the library's source."""
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '\w+'(.*?)(?=Compiling entry function|\Z)", re.DOTALL)
 _REGISTERS = re.compile(r"Used (\d+) registers")
+_FOREIGN = re.compile(r"^\.extern \.func\s+(?:\([^)]*\)\s*)?(\w+)", re.MULTILINE)
+"""A function that is declared and not defined."""
 _FRAME = re.compile(r"(\d+) bytes stack frame")
 
 
@@ -70,7 +72,7 @@ def build_ptx(library: RackLibrary, rules: RackRules, device_per_lane: bool, fol
     run_tool([*command, *flags, *entries, str(hal / "device/entries.cu"), "-o", str(out)])
     text = out.read_text()
     ptx.check(text)
-    if unresolved := sorted(set(re.findall(r"^\.extern \.func (?:\([^)]*\) )?(\w+)", text, re.MULTILINE))):
+    if unresolved := sorted(set(_FOREIGN.findall(text))):
         facts = [("functions", ", ".join(unresolved))]
         raise ToolFailed(f"library {library.name} calls functions that the machine does not have", facts)
     return out

@@ -131,5 +131,7 @@ class Rack:
         return {name: np.stack([tensors[name] for tensors in each]) for name in each[0]}
 
     def close(self) -> None:
-        """Give the machine back."""
+        """Give all memory and the machine back."""
+        for address in filter(None, (self._models, self._statuses, self._samples)):
+            self.machine.free(address)
         self.machine.close()
