@@ -26,7 +26,7 @@ _FRAME = re.compile(r"(\d+) bytes stack frame")
 
 @dataclass(frozen=True)
 class Resources:
-    """What an entry takes of the machine: registers of a lane, bytes of its stack frame."""
+    """Needs of an entry: registers of a lane, bytes of its stack frame."""
 
     registers: int
     frame: int
@@ -41,9 +41,10 @@ class DeviceCode:
     resources: Mapping[str, Resources]
 
 
-def flags_of(rules: RackRules) -> list[str]:
-    """The flags of both languages."""
-    return [word.format(architecture=rules.device.architecture) for word in rules.device.flags]
+def flags_of(rules: RackRules, language: Sequence[str]) -> list[str]:
+    """The flags of both languages, and those of one of them."""
+    architecture = rules.device.architecture
+    return [word.replace("{architecture}", architecture) for word in (*rules.device.flags, *language)]
 
 
 def write_glue(library: RackLibrary, folder: Path) -> list[str]:
@@ -61,15 +62,14 @@ def build_ptx(library: RackLibrary, rules: RackRules, device_per_lane: bool, fol
     command, hal = tools.device_compiler(rules.device), rules.folder
     includes = [*write_glue(library, folder), f"-I{hal}", f"-I{hal / 'device'}", f"-isystem{hal / 'include'}"]
     mapping = [PER_LANE] if device_per_lane else []
-    words = [*command, *flags_of(rules), *rules.device.c_flags, *mapping, "-include", str(hal / "hal.h"), *includes]
+    words = [*command, *flags_of(rules, rules.device.c_flags), *mapping, "-include", str(hal / "hal.h"), *includes]
     sources = [hal / "rack.c", *library.sources]
     bitcode = [folder / f"{source.stem}.bc" for source in sources]
     _all([[*words, str(source), "-o", str(out)] for source, out in zip(sources, bitcode, strict=True)])
     linked = [word for path in bitcode for word in ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(path))]
     out = folder / "rack.ptx"
-    flags = [flag for flag in flags_of(rules) if not flag.startswith("-march=")]
-    entries = [*rules.device.entry_flags, f"--cuda-gpu-arch={rules.device.architecture}", f"-I{hal}", *linked]
-    run_tool([*command, *flags, *entries, str(hal / "device/entries.cu"), "-o", str(out)])
+    entries = [*flags_of(rules, rules.device.entry_flags), f"-I{hal}", *linked]
+    run_tool([*command, *entries, str(hal / "device/entries.cu"), "-o", str(out)])
     text = out.read_text()
     ptx.check(text)
     if unresolved := sorted(set(_FOREIGN.findall(text))):

@@ -24,7 +24,7 @@ _STATUS = re.compile(r"^    \w+?_(OK|MORE|ERROR_[A-Z]+)\b(?: = 0)?,? +(?:/\* (.*
 
 
 @dataclass(frozen=True)
-class Input:
+class SampleInput:
     """An input of passes: its name in the model, function, type, shape, and its first byte in a sample."""
 
     name: str
@@ -142,14 +142,14 @@ class _View:
         self.takes = code(" ".join(rows))
 
 
-def _inputs(name: str, header: str, described: Sequence[Mapping[str, Any]]) -> tuple[tuple[Input, ...], int]:
+def _inputs(name: str, header: str, described: Sequence[Mapping[str, Any]]) -> tuple[tuple[SampleInput, ...], int]:
     """The inputs of passes, and the bytes of a sample."""
     functions = re.findall(rf"^\w+ \*{name}_(input_\w+)\({name}_t \*model\);", header, re.MULTILINE)
-    rows, at = list[Input](), 0
+    rows, at = list[SampleInput](), 0
     for function, row in zip(functions, described, strict=True):
         if row["name"].startswith(tuple(OWN.values())):
             continue
-        found = Input(row["name"], identifier(function), row["type"], tuple(row["shape"]), at)
+        found = SampleInput(row["name"], identifier(function), row["type"], tuple(row["shape"]), at)
         rows.append(found)
         at += -(-found.size * np.dtype(found.dtype).itemsize // ALIGNMENT) * ALIGNMENT
     return tuple(rows), at

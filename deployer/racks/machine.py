@@ -1,4 +1,4 @@
-"""What a rack asks of its machine, which a driver or an emulation gives: memory, and launches of entries."""
+"""Interface of a rack's machine, which a driver or an emulation has: memory, and launches of entries."""
 
 import struct
 from dataclasses import astuple, dataclass

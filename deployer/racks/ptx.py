@@ -20,7 +20,7 @@ _CONVERSION = re.compile(r"cvt\.(?:rn|rz|rzi|rni|rmi|rpi)\.[a-z]+\d+\.[a-z]+\d+|
 
 
 def float_instructions(ptx: str) -> Counter[str]:
-    """How often each instruction on floats occurs, but for moves of words."""
+    """Count each instruction on floats, but for moves of words."""
     found = Counter(match[1] for match in _INSTRUCTION.finditer(ptx) if FLOATS & set(match[1].split(".")))
     return Counter({name: count for name, count in found.items() if name.split(".")[0] not in MEMORY})
 

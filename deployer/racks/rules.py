@@ -15,7 +15,7 @@ from deployer.core.target import Target
 class DeviceRules:
     """Commands and flags that make device code.
 
-    `c_flags` compile C to bitcode, `entry_flags` the entries with it to PTX; both follow `flags`, which know
+    `c_flags` compile C to bitcode, `entry_flags` the entries with it to PTX; both follow `flags`, and all know
     `{architecture}`. The assembler makes code of one machine's architecture of it.
     """
 
