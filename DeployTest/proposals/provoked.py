@@ -446,6 +446,8 @@ PROVOKED: dict[str, Provoked] = {
         lambda p: _quantize(p, p.forward, "--metric", "top_2"), lambda p: {"--loss": ["cross_entropy"]}
     ),
     "scales of channels before ONNX had them": Provoked(lambda p: _quantize(p, p.old)),
+    "a target that is no rack": Provoked(lambda p: ["rack", p.mlp, "-p", "host", "--emulate"]),
+    "more lanes than a group has": Provoked(lambda p: ["rack", p.mlp, "--emulate", "--lanes", "2000"]),
     "a target that no heading names": Provoked(
         lambda p: ["train-graph", p.forward, "--loss", "cross_entropy", "--data", p.table],
         lambda p: {"--target-column": ["kind"]},
@@ -504,6 +506,8 @@ _REASONS = {
         "matched by --trainable ",
     ),
     _OTHER_COMMAND: (
+        "`deployer rack CASE -p ",
+        "package it without --latent-replay",
         "leave it out, or a model whose first layers `deployer quantize --freeze` has quantized",
         "`deployer compile --from` makes the plan of an edited tiling; else keep them in folders of their own",
         " --loss model --data DATA -o case`, then `deployer package case`",
@@ -512,6 +516,7 @@ _REASONS = {
     ),
     _TORCH: ("--loss model",),
     _MACHINE: (
+        "fewer --replicas",
         "-p host simulates its memories and clock",
         "free some, or use another -o",
         "a smaller --batch-size",
