@@ -21,7 +21,7 @@ class RackCall:
     digests: int = 0
     count: int = 0
     passes: int = 0
-    bytes: int = 0
+    image_bytes: int = 0
     stride: int = 0
     keep: int = 0
     spare: int = 0

@@ -82,7 +82,7 @@ class Rack:
         stride = -(-len(each[0]) // ROW) * ROW
         content = b"".join(image.ljust(stride, b"\0") for image in each)
         with self._memory(content) as address:
-            self._call("load", images=address, bytes=len(each[0]), stride=stride if len(each) > 1 else 0)
+            self._call("load", images=address, image_bytes=len(each[0]), stride=stride if len(each) > 1 else 0)
             self._check("load")
 
     def give_samples(self, samples: Mapping[str, Array]) -> None:
@@ -121,7 +121,7 @@ class Rack:
         size = self.library.state_bytes
         stride = -(-size // ROW) * ROW
         with self._memory(count=stride * self.devices) as address:
-            self._call("save", images=address, bytes=size, stride=stride, keep=KEEP_STATE)
+            self._call("save", images=address, image_bytes=size, stride=stride, keep=KEEP_STATE)
             content = self.machine.read(address, stride * self.devices)
         return [content[at : at + size] for at in range(0, len(content), stride)]
 

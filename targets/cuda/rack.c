@@ -43,7 +43,7 @@ void rack_load(const rack_call_t *call) {
     const uint32_t device = rack_alone();
     if (device >= call->count) return;
     const uint8_t *image = AT(const uint8_t, call->images) + (uint64_t)device * call->stride;
-    rack_note(call, device, (uint32_t)RACK_CALL(load)(rack_model(call, device), image, call->bytes));
+    rack_note(call, device, (uint32_t)RACK_CALL(load)(rack_model(call, device), image, call->image_bytes));
 }
 
 void rack_save(const rack_call_t *call);
@@ -51,7 +51,7 @@ void rack_save(const rack_call_t *call) {
     const uint32_t device = rack_alone();
     if (device >= call->count) return;
     uint8_t *image = AT(uint8_t, call->images) + (uint64_t)device * call->stride;
-    rack_note(call, device, (uint32_t)RACK_CALL(save)(rack_model(call, device), (RACK_KEEP)call->keep, image, call->bytes, 0));
+    rack_note(call, device, (uint32_t)RACK_CALL(save)(rack_model(call, device), (RACK_KEEP)call->keep, image, call->image_bytes, 0));
 }
 
 void rack_digest(const rack_call_t *call);

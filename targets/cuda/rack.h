@@ -19,7 +19,7 @@ typedef struct {
     uint64_t digests;  /* uint64_t [count] */
     uint32_t count;
     uint32_t passes;
-    uint32_t bytes;  /* of an image */
+    uint32_t image_bytes;
     uint32_t stride; /* 0 if all devices load the same image */
     uint32_t keep;   /* kind of image that is saved */
     uint32_t spare;

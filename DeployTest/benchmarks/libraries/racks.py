@@ -23,8 +23,9 @@ import numpy as np
 
 from deployer.core.errors import ToolMissing
 from deployer.racks.driver import Driver
+from deployer.racks.launch import is_device_per_lane
 from deployer.racks.library import RackLibrary
-from deployer.racks.start import start_rack
+from deployer.racks.start import BuiltRack, build_rack
 from DeployTest.benchmarks.flat import processor
 from DeployTest.benchmarks.upkeep.commits import publish
 from DeployTest.firmware.bindings.modules import imported
@@ -39,7 +40,7 @@ PASSES = {"simple_mlp": 200, "digits": 50, "autoencoder": 20, "dscnn": 2, "resne
 COUNTS, EMULATED = (1, 132, 1056, 8448), (1, 8)
 """Numbers of devices on a GPU, and in an emulation."""
 LIMIT = 270.0
-"""Seconds after which no further row begins."""
+"""Seconds after which no further row begins, on a GPU."""
 RATE, RATES = 0.01, 1024
 
 
@@ -96,9 +97,9 @@ def on_one_core(trial: Trial) -> float:
     return done / (time.perf_counter() - begin)
 
 
-def racked(trial: Trial, model: str, devices: int, expected: Sequence[int], emulate: bool, place: Path) -> Row:
+def racked(trial: Trial, model: str, built: BuiltRack, devices: int, expected: Sequence[int]) -> Row:
     """A row; the first passes are none, so that loading code is no part of the time."""
-    rack = start_rack(trial.folder, racks.TARGET, devices, place, emulate=emulate)
+    rack = built.start(devices)
     rack.give_samples(trial.samples)
     rack.set_rates(trial.rates[:devices])
     rack.train(trial.order[:devices, :0])
@@ -117,12 +118,16 @@ def measured(model: str, root: Path, emulate: bool, end: float) -> tuple[dict[st
     trial, cores = trial_of(model, root, counts[-1]), os.cpu_count() or 1
     expected, every = on_all_cores(trial, cores)
     host = {"one": round(on_one_core(trial), 1), "all": round(every, 1)}
-    rows = []
+    rows, built = [], dict[bool, BuiltRack]()
     for devices in counts:
-        if time.monotonic() > end:
+        if not emulate and time.monotonic() > end:
             print(f"{model}, {devices} devices: left out, the time is over", flush=True)
             continue
-        row = racked(trial, model, devices, expected, emulate, root / f"code_{model}_{devices}")
+        per_lane = is_device_per_lane(RackLibrary(trial.folder).struct_bytes, devices, racks.RULES.launch)
+        if per_lane not in built:
+            place = root / f"code_{model}_{per_lane}"
+            built[per_lane] = build_rack(trial.folder, racks.TARGET, per_lane, place, emulate)
+        row = racked(trial, model, built[per_lane], devices, expected)
         print(row, flush=True)
         rows.append(row)
     return host, rows

@@ -61,7 +61,7 @@ def run_rack(a: argparse.Namespace, console: Terminal) -> int:
         "digests": [f"{digest:016x}" for digest in digests.tolist()],
     }
     arrays = {"losses": losses, "digests": digests, "statuses": statuses}
-    files = {
+    files: dict[str, str | bytes] = {
         ARRAYS: npz_bytes({**arrays, **{f"weights/{name}": array for name, array in weights.items()}}),
         FACTS: json_text(facts),
     }
