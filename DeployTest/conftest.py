@@ -15,6 +15,7 @@ MARKERS = {
     "host": "runs on the host",
     "qemu_riscv": "runs on RISC-V under QEMU",
     "siracusa": "runs on Siracusa under GVSoC",
+    "spike": "runs on RISC-V under Spike",
     "cortex_m": "runs on Cortex-M cores under their emulator",
     "kernels": "single operators",
     "models": "inference graphs",
