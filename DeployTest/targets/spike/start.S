@@ -9,9 +9,9 @@ _start:
     la t0, trap
     csrw mtvec, t0
     call main
-    call finish
+    call end_program
 
     .balign 4
 trap:
     li a0, 99
-    call finish
+    call end_program
