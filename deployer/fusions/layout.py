@@ -14,6 +14,7 @@ from deployer.fusions.pair import Pairing, absorb, is_private, is_unwritten
 
 AFTER = ("finish", "rotation")
 """What is fused by then belongs to the result as it is computed; nothing is fused to one in another order."""
+RESULTS = Pairing(retypes=True, any_result=True)
 
 
 def apply(program: Program, options: Options) -> Program:
@@ -23,7 +24,7 @@ def apply(program: Program, options: Options) -> Program:
             if _order(program, node):
                 program = _read_through(program, options, graph.name, node)
     for op in sorted({node.op for node in program.nodes if _order(program, node)}):
-        program = absorb(program, options, op, _join, Pairing(retypes=True))
+        program = absorb(program, options, op, _join, RESULTS)
     return program
 
 
@@ -38,10 +39,11 @@ def _order(program: Program, node: Node) -> tuple[int, ...] | None:
 def _join(program: Program, graph: Graph, producer: Node, consumer: Node) -> Node | None:
     """The producer whose result is stored as the consumer has it; None where its kernel cannot."""
     fusion, order = operator_of(producer).fusion, _order(program, consumer)
-    attribute = fusion.result_order if fusion else ""
+    place = producer.outputs.index(consumer.inputs[0])
+    attribute = fusion.result_orders.get(place, "") if fusion else ""
     if not attribute or attribute in producer.attrs or order is None:
         return None
-    joint = replace(producer, outputs=consumer.outputs, attrs={**producer.attrs, attribute: order})
+    joint = replace(producer, attrs={**producer.attrs, attribute: order})
     return joint if _is_possible(program, joint) else None
 
 

@@ -19,13 +19,14 @@ class Pairing:
 
     If it `is_late`, the joint node replaces the consumer instead of the producer: then nothing between them may
     overwrite what the producer reads. The result has the value's type unless it `retypes`. If the consumer is
-    `elementwise`, a view may lie between the two.
+    `elementwise`, a view may lie between the two. The value is the only result of its producer, or `any_result` of it.
     """
 
     place: int = 0
     is_late: bool = False
     retypes: bool = False
     elementwise: bool = False
+    any_result: bool = False
 
 
 def absorb(program: Program, options: Options, op: str, join: Join, how: Pairing) -> Program:
@@ -52,8 +53,10 @@ def _absorbed(program: Program, options: Options, graph_name: str, consumer: Nod
 def _joined(program: Program, options: Options, graph_name: str, consumer: Node, join: Join, how: Pairing) -> Program:
     graph = next(g for g in program.graphs if g.name == graph_name)
     value, result = consumer.inputs[how.place], consumer.outputs[0]
-    producer = next((n for n in graph.nodes if n.outputs == (value,)), None)
-    if producer is None or {producer.name, consumer.name} & set(options.opt_out):
+    producer = next((n for n in graph.nodes if value in n.outputs), None)
+    if producer is None or (producer.outputs != (value,) and not how.any_result):
+        return program
+    if {producer.name, consumer.name} & set(options.opt_out):
         return program
     between, after = program.tensors[value], program.tensors[result]
     if not _is_read_once(program, value, consumer) or (after.type != between.type and not how.retypes):
@@ -66,7 +69,8 @@ def _joined(program: Program, options: Options, graph_name: str, consumer: Node,
     joint = join(program, graph, producer, consumer)
     if joint is None:
         return program
-    joint = replace(joint, name=f"{producer.name}+{consumer.name}", outputs=consumer.outputs)
+    outputs = tuple(result if name == value else name for name in producer.outputs)
+    joint = replace(joint, name=f"{producer.name}+{consumer.name}", outputs=outputs)
     left, right = (producer, consumer) if how.is_late else (consumer, producer)
     nodes = tuple(joint if n is right else n for n in graph.nodes if n is not left)
     tensors = {name: tensor for name, tensor in program.tensors.items() if name != value}

@@ -87,7 +87,7 @@ class Fusion:
     maps it to an input that the kernel has already, and to the attribute that is 1 where it reads that for the
     epilogue. `epilogue_bias` is an input that the kernel adds to its result. `epilogue_scale` is the attribute, 1 by
     default, that it multiplies its complete result by before anything is added; the product is rounded by itself.
-    `orders` are attributes with the order of axes of inputs, by position, and `result_order` the one of the result.
+    `orders` are attributes with the order of axes of inputs, by position, and `result_orders` those of results.
     `prologue` says that the operator is another one with a product and a sum in front.
 
     `is_rotation` says that the operator has the operands and attributes of Rotation, and turns pairs of elements by
@@ -126,7 +126,7 @@ class Fusion:
     epilogue_bias: EpilogueBias | None = None
     epilogue_scale: str = ""
     orders: Mapping[int, str] = field(default_factory=dict)
-    result_order: str = ""
+    result_orders: Mapping[int, str] = field(default_factory=dict)
     prologue: Preparation | None = None
 
     is_rotation: bool = False

@@ -23,6 +23,8 @@ from deployer.operators.normalization.softmax import MaskedSoftmax, mean_seen, s
 
 TOKENS_FIRST = (0, 2, 1, 3)
 """The order of axes of heads that are stored with the heads of a token next to each other; it is its own inverse."""
+ORDER = "order_"
+"""The attributes with an operand's order of axes begin so; its name follows."""
 WORKERS = "workers"
 """The attribute, and the kernel's scalar, that says how many cores have rows of their own."""
 BY_BLOCKS = "blocks"
@@ -33,7 +35,7 @@ WHOLE_KEYS, WHOLE_QUERIES = "t", "s"
 
 def by_token(node: Node, arg: str, rank: int) -> bool:
     """Whether an operand is stored with tokens before heads; UnsupportedOperator for another order."""
-    name = f"order_{arg}"
+    name = f"{ORDER}{arg}"
     order = node.attr_ints(name, tuple(range(rank)))
     if order == tuple(range(rank)):
         return False
@@ -175,7 +177,7 @@ class AttentionStep(Operator):
     def args(self, node: Node, access: Access) -> dict[str, ArgValue]:
         """Lengths, strides and numbers; strides of an absent operand are zero."""
         operands = {o.arg: o for o in access.operands}
-        rank = 4 if any(name.startswith("order_") for name in node.attrs) else 0
+        rank = 4 if any(name.startswith(ORDER) for name in node.attrs) else 0
         found: dict[str, ArgValue] = {}
         for label in STRIDES[self.kernel.symbol]:
             arg, letter = label.rsplit("_", 1)
@@ -196,7 +198,7 @@ class AttentionStep(Operator):
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
         """Return the work of the products, and of an exponential and some operations for each score."""
         operands = {o.arg: o for o in access.operands}
-        rank = 4 if any(name.startswith("order_") for name in node.attrs) else 0
+        rank = 4 if any(name.startswith(ORDER) for name in node.attrs) else 0
         sizes = dict(zip(letters(node, "q", rank), operands["q"].view, strict=False))
         keys = dict(zip(letters(node, "k", rank), operands["k"].view, strict=False))["s"]
         rows, each = math.prod(tile.values()), rows_each(node)
@@ -276,8 +278,9 @@ def _pointers(*names: str, results: Sequence[str]) -> tuple[tuple[str, str, bool
     return (*((name, "float32", False) for name in names), *((name, "float32", True) for name in results))
 
 
-ORDERS = {"q": "order_q", "k": "order_k", "v": "order_v", "dy": "order_dy"}
-"""Attributes of inputs that may be stored with tokens before heads."""
+def _orders(*args: str) -> Mapping[int, str]:
+    """The attributes of operands by position that may be stored with tokens before heads."""
+    return {place: f"{ORDER}{arg}" for place, arg in enumerate(args)}
 
 
 @register
@@ -294,9 +297,7 @@ class AttentionRows(AttentionStep):
         FORWARD, _pointers("q", "k", "v", "mask", results=("y", "stats", "rows")), _scalars(FORWARD, tuple("bhgt"))
     )
     execution = Execution(optional_outputs={"stats": 1}, working=("rows",))
-    fusion = Fusion(
-        orders={i: ORDERS[name] for i, name in enumerate(headed)}, region_of=MaskedSoftmax.name, region=region
-    )
+    fusion = Fusion(orders=_orders(*headed), result_orders=_orders("y"), region_of=MaskedSoftmax.name, region=region)
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The types of Y, of the numbers of each query, and of the rows."""
@@ -347,7 +348,7 @@ class AttentionQueryGrad(AttentionStep):
         _pointers("dy", "q", "k", "v", "mask", results=("dq", "dot", "rows")),
         _scalars(BY_QUERY, tuple("bhgt")),
     )
-    fusion = Fusion(orders={i: ORDERS[name] for i, name in enumerate(headed)})
+    fusion = Fusion(orders=_orders(*headed), result_orders=_orders("dq"))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The types of dQ, of a number for each query, and of the rows."""
@@ -384,7 +385,7 @@ class AttentionKeyGrad(AttentionStep):
         _pointers("dy", "q", "k", "v", "mask", "stats", "dot", results=("dk", "dv", "rows")),
         _scalars(BY_KEY, tuple("bhgts")),
     )
-    fusion = Fusion(orders={i: ORDERS[name] for i, name in enumerate(headed)})
+    fusion = Fusion(orders=_orders(*headed), result_orders=_orders("dk", "dv"))
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The types of dK, dV and the rows."""

@@ -86,7 +86,7 @@ class Gemm(SplitOperator):
         epilogue_bias=EpilogueBias(2, "beta"),
         epilogue_scale="alpha",
         orders=ORDERS,
-        result_order=RESULT_ORDER,
+        result_orders={0: RESULT_ORDER},
     )
     file = FileSpec(versions=(7, 9, 11, 13), older={1: _matrices, 6: _matrices}, flags=("transA", "transB"))
     kernel = Kernel(
