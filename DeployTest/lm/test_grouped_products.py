@@ -1,5 +1,6 @@
 """Products that share an operand or a result as one step: fewer steps, and the same bits."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 import onnx
@@ -28,11 +29,13 @@ def product(left: str, right: str, result: str, *added: str, **swaps: int) -> on
     return node("Gemm", (left, right, *added), (result,), result, **swaps)
 
 
-def fan(columns: tuple[int, ...], rows: int = ROWS) -> Graph:
-    """Products of x with weights of so many rows each."""
+def fan(columns: tuple[int, ...], rows: int = ROWS, added: Collection[int] = ()) -> Graph:
+    """Products of x with weights of so many rows each, some of them with biases."""
     shapes: Shapes = {"x": (rows, TERMS), **{f"w{i}": (n, TERMS) for i, n in enumerate(columns)}}
+    shapes |= {f"c{i}": (columns[i],) for i in added}
     results = tuple(f"y{i}" for i in range(len(columns)))
-    return [product("x", f"w{i}", y, transB=1) for i, y in enumerate(results)], results, shapes
+    biases = [(f"c{i}",) if i in added else () for i in range(len(columns))]
+    return [product("x", f"w{i}", f"y{i}", *c, transB=1) for i, c in enumerate(biases)], results, shapes
 
 
 def weights(rows: tuple[int, ...]) -> Graph:
@@ -64,6 +67,9 @@ CASES: dict[str, tuple[Graph, list[str]]] = {
     "four": (fan((32, 32, 32, 32)), ["ProductsOfA", "Gemm"]),
     "five": (fan((32, 16, 16, 32, 48)), ["ProductsOfA", "ProductsOfA"]),
     "one row": (fan((32, 16, 16), 1), ["Gemm"] * 3),
+    "three biases": (fan((32, 16, 16), added=(0, 1, 2)), ["ProductsOfA"]),
+    "a bias of two": (fan((64, 64), added=(0,)), ["ProductsOfA"]),
+    "a last bias": (fan((32, 16, 16), added=(2,)), ["ProductsOfA"]),
     "weights": (weights((32, 16, 16)), ["ProductsOfB"]),
     "a sum": (total((32, 16, 16)), ["SumOfProducts"]),
     "a sum of four": (total((32, 16, 16, 32)), ["SumOfProducts", "Gemm"]),

@@ -25,11 +25,14 @@ PLANS: dict[str, Options] = {
 """Memories and buffering."""
 
 
-@pytest.fixture(scope="module")
-def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
-    """Training of a small language model of no round sizes, one of whose sums has two blocks of products."""
+@pytest.fixture(scope="module", params=["llama", "gpt2"])
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """Training of a small language model of no round sizes, one of whose sums has two blocks of products.
+
+    The first has no biases, and three projections and two of a gate side by side; the second has biases.
+    """
     folder = tmp_path_factory.mktemp("language")
-    a = small("llama", layers=1, dim=20, hidden=152, context=34)
+    a = small(request.param, layers=1, dim=20, hidden=152, context=34)
     save_model(forward_model(a, initial_weights(a, 0)), folder / "model.onnx")
     command = ["train-graph", str(folder / "model.onnx"), "-o", str(folder / "case"), "--batch-size", "2", "--quiet"]
     given = ["--loss", "cross_entropy", "--optimizer", "adamw", "--trainable", TRAINABLE, "--n-steps", "2"]

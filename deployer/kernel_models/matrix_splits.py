@@ -160,7 +160,7 @@ def _together(node: Node, access: Access, tile: Tile, model: KernelModel, whole:
     assert isinstance(operator, JointGemm)
     found = []
     for i, (m, n, k) in enumerate(operator.sizes(node, access, tile)):
-        is_sum = operator.shared == "y" and (i > 0 or any(o.arg == "c" for o in access.operands))
+        is_sum = operator.adds(access, i)
         extra = EpilogueCost(model.epilogue_block_macs[1], model.epilogue_line_start + model.epilogue_line_macs[1])
         epilogue = extra if is_sum else EpilogueCost(0, 0)
         of_one = blocks(1, m, n, k, epilogue, model) if whole else products(1, m, n, k, epilogue, False, model)

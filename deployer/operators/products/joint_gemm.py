@@ -34,10 +34,11 @@ def _each(*names: str) -> tuple[str, ...]:
 
 
 _OF_EACH = ("m", "n", "k", "a_m", "a_k", "b_k", "b_n", "y_m")
+_ADDED = ("c_m", "c_n")
 _SCALARS: tuple[tuple[str, CType], ...] = tuple(
-    (name, "u32") for name in (*_each(*_OF_EACH), "c_m", "c_n", "first", "last", "single")
+    (name, "u32") for name in (*_each(*_OF_EACH, *_ADDED), "first", "last", "single")
 )
-_READ = tuple((name, "float32", False) for name in (*_each("a"), *_each("b"), "c"))
+_READ = tuple((name, "float32", False) for name in (*_each("a"), *_each("b"), *_each("c")))
 KERNEL = Kernel("gemms_f32", (*_READ, *((name, "float32", True) for name in _each("y"))), _SCALARS)
 
 
@@ -45,7 +46,7 @@ class JointGemm(SplitOperator):
     """Two or three products of matrices.
 
     `shared` is the kernel's pointer that all of them have in common. Those that share their result are added up in
-    order, each rounded before.
+    order, each rounded before. Others may each have a C of their own behind all matrices, which is added to it.
     """
 
     kernel = KERNEL
@@ -62,17 +63,19 @@ class JointGemm(SplitOperator):
             first, rest = node.inputs[2 * len(pairs) :], node.outputs
             added = [first, *[rest] * (len(pairs) - 1)]
             return [Node(node.name, Gemm.name, (*x, *c), rest, attrs) for x, c in zip(pairs, added, strict=True)]
-        (one, *others) = node.inputs
-        pairs = [(one, x) if self.shared == "a" else (x, one) for x in others]
-        if len(pairs) != count:
+        one, others, added = _operands(node.inputs)
+        if not len(others) == len(added) == count:
             return []
-        return [Node(node.name, Gemm.name, x, (y,), attrs) for x, y in zip(pairs, node.outputs, strict=True)]
+        pairs = [(one, x) if self.shared == "a" else (x, one) for x in others]
+        listed = [(*pair, *([c] if c else [])) for pair, c in zip(pairs, added, strict=True)]
+        return [Node(node.name, Gemm.name, x, (y,), attrs) for x, y in zip(listed, node.outputs, strict=True)]
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
         """The types of the products' results."""
         types = {name: kind for name, kind in zip(node.inputs, inputs, strict=True) if kind is not None}
-        pairs = (len(node.inputs) // 2) if self.shared == "y" else len(node.inputs) - 1
-        if not 1 < pairs <= MOST or None in inputs:
+        _, others, added = _operands(node.inputs)
+        pairs = (len(node.inputs) // 2) if self.shared == "y" else len(others)
+        if not 1 < pairs <= MOST or "" in (node.inputs if self.shared == "y" else node.inputs[: pairs + 1]):
             raise mismatch(node, f"it has {pairs} products, not two to {MOST}", inputs)
         found: list[TensorType] = []
         for part in self._parts(node, pairs):
@@ -111,7 +114,7 @@ class JointGemm(SplitOperator):
             own: Axis = At(apart) if size == unit else Window(apart, size // unit, size // unit)
             own = Whole() if self.shared == "y" else own
             for o in space.operands:
-                if not suffix or o.arg not in (self.shared, "c"):
+                if not suffix or o.arg != self.shared and (o.arg, self.shared) != ("c", "y"):
                     axes = tuple(own if axis == At(apart) else axis for axis in o.axes)
                     operands.append(Operand(f"{o.arg}{suffix}", o.tensor, o.mode, o.view, axes))
         dims = [d if d.name != apart else Dim(apart, unit) for d in spaces[0].dims if d.name in "mnk"]
@@ -129,8 +132,9 @@ class JointGemm(SplitOperator):
             values: tuple[ArgValue, ...] = (Length(y, 1), Length(y, 2), Length(a, a_k))
             values += (Stride(a, a_m), Stride(a, a_k), Stride(b, b_k), Stride(b, b_n), Stride(y, 1))
             found |= dict(zip([f"{name}{suffix}" for name in _OF_EACH], values, strict=True))
-        if "c" in there:
-            found |= {"c_m": Stride("c", 1), "c_n": Stride("c", 2)}
+        for suffix in SUFFIXES:
+            if (c := f"c{suffix}") in there:
+                found |= {f"{name}{suffix}": Stride(c, axis) for axis, name in enumerate(_ADDED, 1)}
         single = self.shared != "y" and is_single(access.dim("k").size)
         return found | {"first": First(), "last": Last(), "single": Const(int(single))}
 
@@ -138,6 +142,11 @@ class JointGemm(SplitOperator):
         """The number of products."""
         own = "a" if self.shared == "b" else "b"
         return sum(o.arg[0] == own for o in access.operands)
+
+    def adds(self, access: Access, product: int) -> bool:
+        """Whether something is added to a product, by its number: C, or the result of the one before."""
+        follows = self.shared == "y" and product > 0
+        return follows or any(o.arg == f"c{SUFFIXES[product]}" for o in access.operands)
 
     def sizes(self, node: Node, access: Access, tile: Mapping[str, int]) -> list[Sizes]:
         """The rows, columns and terms of each product in a tile of these lengths."""
@@ -153,6 +162,16 @@ class JointGemm(SplitOperator):
         """The axes of rows and terms of A, and of terms and columns of B."""
         swapped = [node.attr_int(name, 0) for name in SWAPS]
         return ((2, 1) if swapped[0] else (1, 2)), ((2, 1) if swapped[1] else (1, 2))
+
+
+def _operands(inputs: Sequence[str]) -> tuple[str, Sequence[str], Sequence[str]]:
+    """The operand that products share, those of their own, and what is added to each; that is empty where nothing is.
+
+    There are as many of the latter, or none at all.
+    """
+    one, *rest = inputs
+    count = len(rest) if len(rest) <= MOST else len(rest) // 2
+    return one, rest[:count], rest[count:] or [""] * count
 
 
 def _plain(node: Node, types: Mapping[str, TensorType]) -> bool:
@@ -177,14 +196,15 @@ def _swaps_of(node: Node) -> dict[str, AttrValue]:
 
 def _sharing(op: str, place: int, node: Node, near: Sequence[Node], types: Mapping[str, TensorType]) -> Joint | None:
     """The products of this one's operand at a place with others."""
-    if not _plain(node, types) or any(node.inputs[2:]):
+    if not _plain(node, types):
         return None
     alike = [n for n in near if n.op == node.op and n.inputs[place] == node.inputs[place] and _swaps(n) == _swaps(node)]
-    alike = [n for n in alike if not any(n.inputs[2:]) and _plain(n, types)][: MOST - 1]
+    alike = [n for n in alike if _plain(n, types)][: MOST - 1]
     if not alike:
         return None
     parts = [node, *alike]
-    inputs = (node.inputs[place], *(n.inputs[1 - place] for n in parts))
+    added = ["".join(n.inputs[2:]) for n in parts]
+    inputs = (node.inputs[place], *(n.inputs[1 - place] for n in parts), *(added if any(added) else ()))
     outputs = tuple(n.outputs[0] for n in parts)
     return Node(node.name, op, inputs, outputs, _swaps_of(node)), alike
 
@@ -215,7 +235,7 @@ def _of_sums(node: Node, near: Sequence[Node], types: Mapping[str, TensorType]) 
 
 @register
 class ProductsOfA(JointGemm):
-    """Y_i = op(A) op(B_i), from A and two or three B_i; op is that of Gemm."""
+    """Y_i = op(A) op(B_i) + C_i, from A, two or three B_i, and as many C_i or none; op is that of Gemm."""
 
     name = "ProductsOfA"
     shared = "a"
@@ -224,7 +244,7 @@ class ProductsOfA(JointGemm):
 
 @register
 class ProductsOfB(JointGemm):
-    """Y_i = op(A_i) op(B), from B and two or three A_i; op is that of Gemm."""
+    """Y_i = op(A_i) op(B) + C_i, from B, two or three A_i, and as many C_i or none; op is that of Gemm."""
 
     name = "ProductsOfB"
     shared = "b"

@@ -298,6 +298,14 @@ def joint_gemm_samples(op: JointGemm) -> Iterator[Sample]:
         for c in ((5, 7), (7,), (5, 1)):
             plain = _joint(op, r, f"c{c}", (5, 7), (6, 4, 2))
             yield replace(plain, inputs=(*plain.inputs, normal(r, *c)))
+        return
+    for label, sizes in (("all", (6, 4, 2)), ("two", (4, 6)), ("long", (2, 3, 5))):
+        plain = _joint(op, r, f"added to {label}", (5, 7 if label != "long" else 307), sizes)
+        added = [normal(r, *((n,) if op.shared == "a" else (5,))) for n in sizes]
+        yield replace(plain, inputs=(*plain.inputs, *added))
+    plain = _joint(op, r, "added to some", (5, 7), (6, 4, 2))
+    some = normal(r, *((5, 6) if op.shared == "a" else (6, 5)))
+    yield replace(plain, inputs=(*plain.inputs, some, None, None))
 
 
 @sweep_of(JointGemm)

@@ -1,6 +1,6 @@
 /* Several products of matrices that share an operand or their result, as products one after the other. Those that share
- * their result add it: each reads what the one before has left there. A kernel deals out the outputs of a product by its rows
- * and columns alone, so that every core reads none but its own. */
+ * their result add it: each reads what the one before has left there; others may each add a C of their own. A kernel
+ * deals out the outputs of a product by its rows and columns alone, so that every core reads none but its own. */
 #ifndef JOINT_PRODUCTS_F32_H
 #define JOINT_PRODUCTS_F32_H
 
@@ -20,7 +20,7 @@ typedef struct {
     if (!p->a##i && !p->b##i) return;                                                                                    \
     if (p->a##i) g.a = p->a##i;                                                                                          \
     if (p->b##i) g.b = p->b##i;                                                                                          \
-    if (p->y##i) g.y = p->y##i;                                                                                          \
+    if (p->y##i) g.y = p->y##i, g.c = p->c##i, g.c_m = p->c_m##i, g.c_n = p->c_n##i;                                     \
     else g.c = g.y, g.c_m = g.y_m, g.c_n = 1;                                                                            \
     g.m = p->m##i, g.n = p->n##i, g.k = p->k##i, g.a_m = p->a_m##i, g.a_k = p->a_k##i;                                  \
     g.b_k = p->b_k##i, g.b_n = p->b_n##i, g.y_m = p->y_m##i;                                                            \
