@@ -60,6 +60,12 @@ ${inside(f.body, "    ")}\
 }
 % endfor
 
+% for note in v.notes:
+/* ${note} */
+% endfor
+% for text in v.runs:
+${text}
+% endfor
 ${v.function} {
 % for line in v.preamble:
     ${line}

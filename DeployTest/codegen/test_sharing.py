@@ -10,6 +10,7 @@ from deployer.codegen import generate, render
 from deployer.codegen.argument_tables import argument_rows
 from deployer.codegen.c_names import Names
 from deployer.codegen.c_text import Printer, TableAddress, TileView
+from deployer.codegen.call_rows import call_rows
 from deployer.codegen.shared_functions import MOST_SIZES, FunctionView, functions_and_calls
 from deployer.core.kernel import Kernel
 from deployer.expressions.tree import Expr, Number, Var
@@ -91,6 +92,36 @@ def test_addresses_are_parameters() -> None:
         "step_04_like(4, &relu_f32_args[4], SLOT_04_X, HOME_X4);",
         "step_04_like(7, &relu_f32_args[7], SLOT_07_X, HOME_X7);",
     )
+
+
+def places(value: Expr) -> tuple[str, int] | None:
+    """Slots in L1, at the step's number, and homes in L2, at that of their storage."""
+    match value:
+        case SlotExpr(index):
+            return "AT_L1", index
+        case HomeExpr(storage):
+            return "AT_L2", int(storage[1:])
+    return None
+
+
+def test_calls_are_rows_of_numbers() -> None:
+    """Calls of one function are rows by a macro with their memories; that of a lone step, and of few, have names."""
+    _, calls = functions_and_calls([GraphStep(p) for p in (step(4, copy(4)), step(7, copy(7)), sizes(8, 12))], PRINTER)
+    macros, rows = call_rows(calls, places)
+    assert macros == (
+        (
+            "RUN_04(STEP, TABLE, X_SLOT_AT, X_HOME_AT)",
+            "step_04_like(STEP, &relu_f32_args[TABLE], AT_L1(X_SLOT_AT), AT_L2(X_HOME_AT))",
+        ),
+    )
+    assert [row.text() for row in rows] == ["RUN_04(4, 4, 4, 4);", "RUN_04(7, 7, 7, 7);", "step_08();"]
+
+
+def test_calls_with_other_memories_keep_names() -> None:
+    """A macro has its memories, so a call whose operand lies elsewhere has none of it."""
+    _, calls = functions_and_calls([GraphStep(p) for p in (step(4, copy(4)), step(7, copy(7)))], PRINTER)
+    macros, rows = call_rows(calls, lambda value: ("AT_L1" if value == HomeExpr("x7", "float32") else "AT_L2", 1))
+    assert (macros, rows) == ((), calls)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +270,7 @@ def test_every_step_is_called_once(models_root: Path, tmp_path: Path) -> None:
     for graph in built.plan.graphs:
         text = files[generate.FILE_NAMES[graph]]
         body = text[text.index(render.prototype(graph)) :]
-        called = [int(a or b) for a, b in re.findall(r"step_\d+_like\((\d+),|step_(\d+)\(", body)]
+        called = [int(a or b) for a, b in re.findall(r"(?:step_\d+_like|RUN_\d+)\((\d+),|step_(\d+)\(", body)]
         assert called == [s.index for s in built.plan.steps if s.graph == graph]
     assert "_like(" in files["OptimizerNetwork.c"]
     assert result_hash(built.run()) == canonical_hash("autoencoder", models_root, tmp_path)

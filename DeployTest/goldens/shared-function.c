@@ -51,9 +51,13 @@ static void step_00_like(uint32_t step, gemm_f32_args_t *args, float *a_home, fl
     hal_dma_wait_all(y_out, 2);
 }
 
+/* RUN_02(...) calls the function of steps like step 2, with the places of their operands in bytes. */
+#define RUN_00(STEP, TABLE, A_HOME_AT, B_SLOT_AT, B_HOME_AT, Y_HOME_AT, Y_SLOT_AT) \
+    step_00_like(STEP, &gemm_f32_args[TABLE], AT_L2(A_HOME_AT), AT_L1(B_SLOT_AT), AT_L2(B_HOME_AT), \
+    AT_L2(Y_HOME_AT), AT_L1(Y_SLOT_AT))
 void infer_network_run(void) {
-    step_00_like(0, &gemm_f32_args[0], HOME_X, SLOT_00_B, HOME_U, HOME_A, SLOT_00_Y);
-    step_00_like(1, &gemm_f32_args[1], HOME_A, SLOT_01_B, HOME_V, HOME_B, SLOT_01_Y);
-    step_00_like(2, &gemm_f32_args[2], HOME_B, SLOT_02_B, HOME_W, HOME_Y, SLOT_02_Y);
+    RUN_00(0, 0, 7184, 352, 16, 6976, 2112);
+    RUN_00(1, 1, 6976, 352, 2336, 7184, 2112);
+    RUN_00(2, 2, 7184, 352, 4656, 6976, 2112);
     hal_step(HAL_NO_STEP);
 }

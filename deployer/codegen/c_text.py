@@ -92,6 +92,10 @@ class Printer:
         """An expression as C."""
         return c_text(value, self._leaf)
 
+    def begin(self, address: Expr) -> str:
+        """Where a transfer begins, as C."""
+        return self.text(address)
+
     def _leaf(self, value: Expression) -> str | None:
         """A leaf as C; None for what is none."""
         t = self.text
@@ -124,7 +128,7 @@ class Printer:
             case Ticket(name, _, index):
                 return name + "".join(f"[{t(i)}]" for i in index)
             case Transfer(direction, hop, target, source, sizes):
-                words = [str(hop), t(target), t(source), *map(t, sizes)]
+                words = [str(hop), self.begin(target), self.begin(source), *map(t, sizes)]
                 return f"hal_dma_{direction}_{(1 + len(sizes)) // 2}d({', '.join(words)})"
         return None
 

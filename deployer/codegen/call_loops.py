@@ -7,6 +7,7 @@ import numpy as np
 
 from deployer.codegen.c_text import TableAddress, TileView, wrapped
 from deployer.core.safe_text import code
+from deployer.expressions.tree import Expression
 
 COUNTER = "i"
 """The variable of a loop over calls."""
@@ -16,21 +17,29 @@ LEAST_SAVED = 4
 
 @dataclass(frozen=True)
 class StepCall:
-    """The call of a step's function, with the step's number (if `numbered`), its table, and other arguments."""
+    """The call of a step's function, with the step's number (if `numbered`), its table, and other arguments.
+
+    Of a function that several steps share, `names` are the parameters for these, and `values` those that are addresses.
+    A `macro` calls the function: it takes the number of the table.
+    """
 
     function: str
     step: int
     numbered: bool
     table: TableAddress | None
     arguments: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    values: tuple[Expression | None, ...] = ()
+    macro: str = ""
 
     def text(self, second: "StepCall | None" = None) -> str:
         """The call as C; in a loop whose second iteration calls `second`, in terms of the counter."""
         words = [advancing(self.step, second.step if second else self.step)] if self.numbered else []
         if self.table:
             last = second.table if second and second.table else self.table
-            words.append(f"&{self.table.array}[{advancing(self.table.index, last.index)}]")
-        return f"{self.function}({', '.join((*words, *self.arguments))});"
+            place = advancing(self.table.index, last.index)
+            words.append(place if self.macro else f"&{self.table.array}[{place}]")
+        return f"{self.macro or self.function}({', '.join((*words, *self.arguments))});"
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,14 @@ class CalledStep:
         """Equal for steps that one loop may run: all but the numbers of step and table."""
         call = self.call
         array = call.table.array if call.table else ""
-        return call.function, call.numbered, array, call.arguments, self.told, repr((self.before, self.behind))
+        return (
+            call.macro or call.function,
+            call.numbered,
+            array,
+            call.arguments,
+            self.told,
+            repr((self.before, self.behind)),
+        )
 
     @property
     def numbers(self) -> tuple[int, int]:

@@ -29,17 +29,19 @@ def sources(plan: Plan) -> tuple[str, ...]:
     return tuple(sorted(("Harness.c", *simulated, *(FILE_NAMES[graph] for graph in plan.graphs))))
 
 
-def generate_files(plan: Plan) -> dict[str, str]:
-    """The text of each file by name: a C file per graph, header, harness, kernel headers, and the simulator's map."""
+def generate_files(plan: Plan, harness: str = "") -> dict[str, str]:
+    """The text of each file by name: a C file per graph, header, harness, kernel headers, and the simulator's map.
+
+    The harness is that of a whole run, or the one that is given. The header has the names that the others use.
+    """
     target = target_of(plan.options)
     graphs, origin = plan.graphs, render.provenance(plan)
-    files = {"Network.h": rendered("network.h", render.header_view(plan, target, origin))}
-    for graph in graphs:
-        files[FILE_NAMES[graph]] = rendered("network.c", render.network_view(plan, graph, origin))
+    files = {FILE_NAMES[graph]: rendered("network.c", render.network_view(plan, graph, origin)) for graph in graphs}
     main = "harness.c" if "train" in graphs else "inference.c"
-    files["Harness.c"] = rendered(main, harness_view(plan, target, origin))
+    files["Harness.c"] = harness or rendered(main, harness_view(plan, target, origin))
     if target.guard_bytes:
         files["SimulationMap.c"] = rendered("simulation.c", simulation_view(plan, target, origin))
+    files = {"Network.h": rendered("network.h", render.header_view(plan, target, origin, files.values())), **files}
     for kernel in dict.fromkeys(step.kernel for step in plan.steps):
         files |= kernel_files(kernel)
     return files
@@ -48,10 +50,7 @@ def generate_files(plan: Plan) -> dict[str, str]:
 def segment_files(plan: Plan) -> dict[str, str]:
     """The same files, whose main program makes a segment of a run, from a state to a state."""
     target = target_of(plan.options)
-    return {
-        **generate_files(plan),
-        "Harness.c": rendered("segment.c", segment_view(plan, target, render.provenance(plan))),
-    }
+    return generate_files(plan, rendered("segment.c", segment_view(plan, target, render.provenance(plan))))
 
 
 def kernel_files(kernel: Kernel) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """The render model: the texts of a plan over which templates loop. No template decides anything."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from deployer.codegen.argument_tables import (
@@ -17,6 +18,7 @@ from deployer.codegen.argument_tables import (
 from deployer.codegen.c_names import MemoryNames, Names, base_name, memory_name
 from deployer.codegen.c_text import Printer, TileView, group_name
 from deployer.codegen.call_loops import CalledStep, StepCall, calls_views, folded
+from deployer.codegen.call_rows import RowPrinter, call_rows
 from deployer.codegen.kernel_headers import C_TYPES
 from deployer.codegen.shared_functions import FunctionView, functions_and_calls
 from deployer.codegen.step_comment import step_rows
@@ -32,6 +34,9 @@ from deployer.loops.graph_program import TICKETS, GraphStep, graph_program
 from deployer.loops.loop_program import Ticket, Wait
 from deployer.loops.tile_loop import FLAG, NUMBERS
 from deployer.tilers.levels.tables import group_spans, sharers
+
+WORDS = re.compile(r"\w+")
+RUNS = "RUN_02(...) calls the function of steps like step 2, with the places of their operands in bytes."
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class NetworkView:
     functions: tuple[FunctionView, ...]
     calls: tuple[TileView, ...]
     macros: tuple[CText, ...]
+    notes: tuple[CText, ...]
+    runs: tuple[CText, ...]
 
 
 @dataclass(frozen=True)
@@ -79,8 +86,9 @@ def provenance(plan: Plan) -> CText:
     return c_comment(f"{text}; plan {digest(plan)}. Do not edit.")
 
 
-def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
-    """Addresses of all homes and slots."""
+def header_view(plan: Plan, target: Target, origin: CText, sources: Iterable[str]) -> HeaderView:
+    """Addresses of the homes and slots that the sources name."""
+    named = {word for text in sources for word in WORDS.findall(text)}
     names, memory = Names(plan), MemoryNames(plan, target)
     constants = list(_tables_area(plan, memory))
     for home in plan.homes:
@@ -101,7 +109,7 @@ def header_view(plan: Plan, target: Target, origin: CText) -> HeaderView:
     functions = tuple(code(f"{prototype(g)};") for g in plan.graphs)
     if count := number_count(plan):
         functions = (code(f"extern float {NUMBERS}[{count}];"), *functions)
-    return HeaderView(origin, memories, tuple(constants), functions)
+    return HeaderView(origin, memories, tuple(x for x in constants if x.name in named), functions)
 
 
 def _tables_area(plan: Plan, memory: MemoryNames) -> Iterator[ConstantView]:
@@ -146,9 +154,13 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
     called = [step for step in whole.steps if not step.follows]
     types = {home.storage: home.type.dtype for home in plan.homes}
     printer = Printer(names, types, table_places(programs, spans))
-    functions, calls = functions_and_calls(called, printer)
+    functions, named_calls = functions_and_calls(called, printer)
+    addresses = Addresses(plan)
+    runs, calls = call_rows(named_calls, addresses.of)
+    by_rows = RowPrinter(printer, addresses.of)
+    pairs = zip(called, calls, strict=True)
     holders = [p for p in programs if p.table == p.step]
-    macros, rows = argument_rows([(p.step, p.kernel.symbol, p.arguments) for p in holders], Addresses(plan).of, printer)
+    macros, rows = argument_rows([(p.step, p.kernel.symbol, p.arguments) for p in holders], addresses.of, printer)
     ignored = graph == "train" and not any(FLAG.name in variables((p.body, *p.starts)) for p in programs)
     preamble = [f"(void){FLAG.name};"] if ignored else []
     preamble += [f"hal_ticket_t {TICKETS}[{whole.tickets}] = {{HAL_DONE}};"] if whole.tickets else []
@@ -163,8 +175,10 @@ def network_view(plan: Plan, graph: str, origin: CText) -> NetworkView:
         tables=() if spans else tables_views(holders, rows),
         groups=tuple(group_view(span, holders, rows) for span in spans),
         functions=tuple(replace(f, parameters=code(folded(f.parameters))) for f in functions),
-        calls=calls_views([_called(step, call, printer) for step, call in zip(called, calls, strict=True)]),
+        calls=calls_views([_called(step, call, by_rows if call.macro else printer) for step, call in pairs]),
         macros=tuple(code(macro_text(name, text)) for name, text in macros.items()),
+        notes=(c_comment(RUNS),) * bool(runs),
+        runs=tuple(code(macro_text(name, text)) for name, text in runs),
     )
 
 

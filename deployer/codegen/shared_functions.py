@@ -142,12 +142,16 @@ def _shared(group: Sequence[_Shape], printer: Printer) -> tuple[FunctionView, li
     declared += [f"{kind}{n}" for n, kind in group[0].parameters]
     parameters = _parameters(sizes)
     declared += [f"uint32_t {n}" for n in (*parameters, *filter(None, [flag]))]
+    names = tuple(text.split()[-1].lstrip("*") for text in declared[2 - told :])
     calls = []
     for at, shape in enumerate(group):
         program = shape.program
-        arguments = [*_ticket_arguments(shape.step, printer), *map(printer.text, shape.addresses)]
+        tickets = _ticket_arguments(shape.step, printer)
+        arguments = [*tickets, *map(printer.text, shape.addresses)]
         arguments += [*(str(size.values[at]) for size in parameters.values()), *filter(None, [flag])]
-        calls.append(StepCall(name, program.step, not told, printer.tables[program.table], tuple(arguments)))
+        values = (*[None] * len(tickets), *shape.addresses, *[None] * (len(arguments) - len(tickets)))[: len(arguments)]
+        table = printer.tables[program.table]
+        calls.append(StepCall(name, program.step, not told, table, tuple(arguments), names, values))
     title = c_comment(f"{first.operator}, {len(group)} steps")
     body = tuple(map(printer.view, _filled(group, sizes).body))
     return FunctionView(title, name, code(", ".join(declared)), () if told else (code("step"),), body), calls

@@ -60,7 +60,7 @@ def exported(plan: Plan) -> tuple[str, ...]:
 
 def step_library_files(plan: Plan, limits: Mapping[str, IntegerLimits]) -> dict[str, str]:
     """The C files of a plan as a library; `limits` are those of integer data inputs by storage."""
-    return {**generate_files(plan), "Harness.c": rendered("step.c", _view(plan, limits))}
+    return generate_files(plan, rendered("step.c", _view(plan, limits)))
 
 
 def _view(plan: Plan, limits: Mapping[str, IntegerLimits]) -> StepLibraryView:

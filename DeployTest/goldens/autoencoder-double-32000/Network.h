@@ -14,13 +14,10 @@ extern uint8_t hal_memory_l2[];
 
 #define HOME_ENCODER_0_RELU ((float *)(hal_memory_l1 + 19516)) /* L1+19404: float32[1,64], steps 0..19 */
 #define HOME_ENCODER_0_BIAS ((float *)(hal_memory_l1 + 24812)) /* L1+24524: float32[64], steps 0..34 */
-#define HOME_ENCODER_2_RELU ((float *)(hal_memory_l1 + 20604)) /* L1+20428: float32[1,32], steps 1..17 */
 #define HOME_ENCODER_2_BIAS ((float *)(hal_memory_l1 + 26588)) /* L1+26188: float32[32], steps 0..34 */
 #define HOME_ENCODER_4_RELU ((float *)(hal_memory_l1 + 19788)) /* L1+19660: float32[1,64], steps 2..15 */
 #define HOME_ENCODER_4_BIAS ((float *)(hal_memory_l1 + 25084)) /* L1+24780: float32[64], steps 0..34 */
-#define HOME_DECODER_0_RELU ((float *)(hal_memory_l1 + 20060)) /* L1+19916: float32[1,64], steps 3..13 */
 #define HOME_DECODER_0_BIAS ((float *)(hal_memory_l1 + 24268)) /* L1+24012: float32[64], steps 0..34 */
-#define HOME_DECODER_2_RELU ((float *)(hal_memory_l1 + 20748)) /* L1+20556: float32[1,32], steps 4..11 */
 #define HOME_DECODER_2_BIAS ((float *)(hal_memory_l1 + 26444)) /* L1+26060: float32[32], steps 0..34 */
 #define HOME_DECODER_4_RELU ((float *)(hal_memory_l1 + 20332)) /* L1+20172: float32[1,64], steps 5..9 */
 #define HOME_DECODER_4_BIAS ((float *)(hal_memory_l1 + 24540)) /* L1+24268: float32[64], steps 0..34 */
@@ -30,10 +27,7 @@ extern uint8_t hal_memory_l2[];
 #define HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 23740)) /* L1+23500: float32[128], steps 7..34 */
 #define HOME_LOSS ((float *)(hal_memory_l1 + 20892)) /* L1+20684: float32[], steps 7..20 */
 #define HOME_DECODER_4_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 25356)) /* L1+25036: float32[64], steps 9..32 */
-#define HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 26732)) /* L1+26316: float32[32], steps 11..30 */
 #define HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 25628)) /* L1+25292: float32[64], steps 13..28 */
-#define HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 25900)) /* L1+25548: float32[64], steps 15..26 */
-#define HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 26876)) /* L1+26444: float32[32], steps 17..24 */
 #define HOME_ENCODER_0_BIAS_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l1 + 26172)) /* L1+25804: float32[64], steps 19..22 */
 #define HOME_ENCODER_0_WEIGHT ((float *)(hal_memory_l2 + 32800)) /* L2+32768: float32[64,128], steps 0..34 */
 #define HOME_INPUT ((float *)(hal_memory_l2 + 155808)) /* L2+155648: float32[1,128], steps 0..20 */
@@ -44,50 +38,13 @@ extern uint8_t hal_memory_l2[];
 #define HOME_DECODER_4_WEIGHT ((float *)(hal_memory_l2 + 90192)) /* L2+90112: float32[64,32], steps 0..34 */
 #define HOME_DECODER_6_WEIGHT ((float *)(hal_memory_l2 + 16)) /* L2+0: float32[128,64], steps 0..34 */
 #define HOME_TARGET ((float *)(hal_memory_l2 + 114816)) /* L2+114688: float32[1,128], steps 0..7 */
-#define HOME_DECODER_6_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 114816)) /* L2+114688: float32[128,64], steps 8..33 */
-#define HOME_DECODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 147600)) /* L2+147456: float32[64,32], steps 10..31 */
-#define HOME_DECODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 156336)) /* L2+156160: float32[32,64], steps 12..29 */
-#define HOME_DECODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 164544)) /* L2+164352: float32[64,64], steps 14..27 */
-#define HOME_ENCODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 180944)) /* L2+180736: float32[64,32], steps 16..25 */
-#define HOME_ENCODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 189152)) /* L2+188928: float32[32,64], steps 18..23 */
 #define HOME_ENCODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER ((float *)(hal_memory_l2 + 197360)) /* L2+197120: float32[64,128], steps 20..21 */
 #define SLOT_00_A ((float *)(hal_memory_l1 + 18988)) /* L1+18892: 1 x 512 B, input */
 #define SLOT_00_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 8192 B, encoder_0_weight */
-#define SLOT_01_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 4096 B, encoder_2_weight */
-#define SLOT_02_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 4096 B, encoder_4_weight */
-#define SLOT_03_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 8192 B, decoder_0_weight */
-#define SLOT_04_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 4096 B, decoder_2_weight */
-#define SLOT_05_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 4096 B, decoder_4_weight */
-#define SLOT_06_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 8192 B, decoder_6_weight */
 #define SLOT_07_TARGET ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 1 x 512 B, target */
-#define SLOT_08_Y ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 8192 B, decoder_6_weight_grad */
 #define SLOT_09_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 8192 B, decoder_6_weight */
-#define SLOT_10_Y ((float *)(hal_memory_l1 + 10764)) /* L1+10700: 2 x 4096 B, decoder_4_weight_grad */
-#define SLOT_11_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 1 x 8192 B, decoder_4_weight */
-#define SLOT_12_Y ((float *)(hal_memory_l1 + 10764)) /* L1+10700: 2 x 4096 B, decoder_2_weight_grad */
-#define SLOT_13_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 4096 B, decoder_2_weight */
-#define SLOT_14_Y ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 4096 B, decoder_0_weight_grad */
-#define SLOT_15_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 8192 B, decoder_0_weight */
-#define SLOT_16_Y ((float *)(hal_memory_l1 + 10764)) /* L1+10700: 2 x 4096 B, encoder_4_weight_grad */
-#define SLOT_17_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 1 x 8192 B, encoder_4_weight */
-#define SLOT_18_Y ((float *)(hal_memory_l1 + 10764)) /* L1+10700: 2 x 4096 B, encoder_2_weight_grad */
-#define SLOT_19_B ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 4096 B, encoder_2_weight */
 #define SLOT_20_B ((float *)(hal_memory_l1 + 18988)) /* L1+18892: 1 x 512 B, input */
 #define SLOT_20_Y ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 2 x 8192 B, encoder_0_weight_grad */
-#define SLOT_21_W ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 3 x 4096 B, encoder_0_weight */
-#define SLOT_21_G ((float *)(hal_memory_l1 + 14876)) /* L1+14796: 2 x 4096 B, encoder_0_weight_grad.accumulation.buffer */
-#define SLOT_23_W ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 3 x 2048 B, encoder_2_weight */
-#define SLOT_23_G ((float *)(hal_memory_l1 + 8700)) /* L1+8652: 2 x 2048 B, encoder_2_weight_grad.accumulation.buffer */
-#define SLOT_25_W ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 3 x 2048 B, encoder_4_weight */
-#define SLOT_25_G ((float *)(hal_memory_l1 + 8700)) /* L1+8652: 2 x 2048 B, encoder_4_weight_grad.accumulation.buffer */
-#define SLOT_27_W ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 3 x 4096 B, decoder_0_weight */
-#define SLOT_27_G ((float *)(hal_memory_l1 + 14876)) /* L1+14796: 2 x 4096 B, decoder_0_weight_grad.accumulation.buffer */
-#define SLOT_29_W ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 3 x 2048 B, decoder_2_weight */
-#define SLOT_29_G ((float *)(hal_memory_l1 + 8700)) /* L1+8652: 2 x 2048 B, decoder_2_weight_grad.accumulation.buffer */
-#define SLOT_31_W ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 3 x 2048 B, decoder_4_weight */
-#define SLOT_31_G ((float *)(hal_memory_l1 + 8700)) /* L1+8652: 2 x 2048 B, decoder_4_weight_grad.accumulation.buffer */
-#define SLOT_33_W ((float *)(hal_memory_l1 + 2524)) /* L1+2508: 3 x 4096 B, decoder_6_weight */
-#define SLOT_33_G ((float *)(hal_memory_l1 + 14876)) /* L1+14796: 2 x 4096 B, decoder_6_weight_grad.accumulation.buffer */
 
 void train_network_run(uint32_t lazy_reset);
 void optimizer_network_run(void);

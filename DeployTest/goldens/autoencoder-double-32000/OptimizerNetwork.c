@@ -78,27 +78,24 @@ static void step_22_like(uint32_t step, sgd_f32_args_t *args) {
     hal_parallel(sgd_f32, args);
 }
 
+/* RUN_02(...) calls the function of steps like step 2, with the places of their operands in bytes. */
+#define RUN_21(STEP, TABLE, W_SLOT_AT, W_HOME_AT, G_SLOT_AT, G_HOME_AT, TILES, W_SIZE, N_TILE) \
+    step_21_like(STEP, &sgd_f32_args[TABLE], AT_L1(W_SLOT_AT), AT_L2(W_HOME_AT), AT_L1(G_SLOT_AT), \
+    AT_L2(G_HOME_AT), TILES, W_SIZE, N_TILE)
 void optimizer_network_run(void) {
-    step_21_like(21, &sgd_f32_args[0], SLOT_21_W, HOME_ENCODER_0_WEIGHT, SLOT_21_G,
-        HOME_ENCODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER, 8, 1024, 1024);
+    RUN_21(21, 0, 2524, 32800, 14876, 197360, 8, 1024, 1024);
     step_22_like(22, &sgd_f32_args[1]);
-    step_21_like(23, &sgd_f32_args[2], SLOT_23_W, HOME_ENCODER_2_WEIGHT, SLOT_23_G,
-        HOME_ENCODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 512);
+    RUN_21(23, 2, 2524, 98400, 8700, 189152, 4, 512, 512);
     step_22_like(24, &sgd_f32_args[3]);
-    step_21_like(25, &sgd_f32_args[4], SLOT_25_W, HOME_ENCODER_4_WEIGHT, SLOT_25_G,
-        HOME_ENCODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 512);
+    RUN_21(25, 4, 2524, 106608, 8700, 180944, 4, 512, 512);
     step_22_like(26, &sgd_f32_args[5]);
-    step_21_like(27, &sgd_f32_args[6], SLOT_27_W, HOME_DECODER_0_WEIGHT, SLOT_27_G,
-        HOME_DECODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 1024, 1024);
+    RUN_21(27, 6, 2524, 65584, 14876, 164544, 4, 1024, 1024);
     step_22_like(28, &sgd_f32_args[7]);
-    step_21_like(29, &sgd_f32_args[8], SLOT_29_W, HOME_DECODER_2_WEIGHT, SLOT_29_G,
-        HOME_DECODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 512);
+    RUN_21(29, 8, 2524, 81984, 8700, 156336, 4, 512, 512);
     step_22_like(30, &sgd_f32_args[9]);
-    step_21_like(31, &sgd_f32_args[10], SLOT_31_W, HOME_DECODER_4_WEIGHT, SLOT_31_G,
-        HOME_DECODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER, 4, 512, 512);
+    RUN_21(31, 10, 2524, 90192, 8700, 147600, 4, 512, 512);
     step_22_like(32, &sgd_f32_args[11]);
-    step_21_like(33, &sgd_f32_args[12], SLOT_33_W, HOME_DECODER_6_WEIGHT, SLOT_33_G,
-        HOME_DECODER_6_WEIGHT_GRAD_ACCUMULATION_BUFFER, 8, 1024, 1024);
+    RUN_21(33, 12, 2524, 16, 14876, 114816, 8, 1024, 1024);
     step_22_like(34, &sgd_f32_args[13]);
     hal_step(HAL_NO_STEP);
 }

@@ -267,74 +267,72 @@ static void step_20(void) {
     hal_dma_wait_all(y_out, 2);
 }
 
+/* RUN_02(...) calls the function of steps like step 2, with the places of their operands in bytes. */
+#define RUN_01(TABLE, B_SLOT_AT, B_HOME_AT, C_HOME_AT, Y_HOME_AT, TILES, B_SIZE, B_N_PITCH, N_TILE) \
+    step_01_like(&gemm_f32_args[TABLE], AT_L1(B_SLOT_AT), AT_L2(B_HOME_AT), AT_L1(C_HOME_AT), \
+    AT_L1(Y_HOME_AT), TILES, B_SIZE, B_N_PITCH, N_TILE)
+#define RUN_08(TABLE, Y_LAST, Y_HOME_AT, Y_SLOT_AT, A_HOME_AT, TILES, Y_SIZE, M_TILE) \
+    step_08_like(&gemm_f32_args[TABLE], Y_LAST, AT_L2(Y_HOME_AT), AT_L1(Y_SLOT_AT), AT_L1(A_HOME_AT), TILES, \
+    Y_SIZE, M_TILE)
+#define RUN_10(TABLE, Y_LAST, Y_HOME_AT, Y_SLOT_AT, B_HOME_AT) \
+    step_10_like(&gemm_f32_args[TABLE], Y_LAST, AT_L2(Y_HOME_AT), AT_L1(Y_SLOT_AT), AT_L1(B_HOME_AT))
+#define RUN_11(TABLE, B_FIRST) step_11_like(&gemm_f32_args[TABLE], B_FIRST)
+#define RUN_13(TABLE, B_FIRST, B_SLOT_AT, B_HOME_AT, GATE_HOME_AT, Y_HOME_AT, B_SIZE, B_ROWS) \
+    step_13_like(&gemm_f32_args[TABLE], B_FIRST, AT_L1(B_SLOT_AT), AT_L2(B_HOME_AT), AT_L1(GATE_HOME_AT), \
+    AT_L1(Y_HOME_AT), B_SIZE, B_ROWS)
 void train_network_run(uint32_t lazy_reset) {
     (void)lazy_reset;
     hal_ticket_t tickets[2] = {HAL_DONE};
     hal_step(0);
     step_00();
     hal_step(1);
-    step_01_like(&gemm_f32_args[1], SLOT_01_B, HOME_ENCODER_2_WEIGHT, HOME_ENCODER_2_BIAS,
-        HOME_ENCODER_2_RELU, 2, 1024, 64, 16);
+    RUN_01(1, 2524, 98400, 26588, 20604, 2, 1024, 64, 16);
     hal_step(2);
-    step_01_like(&gemm_f32_args[2], SLOT_02_B, HOME_ENCODER_4_WEIGHT, HOME_ENCODER_4_BIAS,
-        HOME_ENCODER_4_RELU, 2, 1024, 32, 32);
+    RUN_01(2, 2524, 106608, 25084, 19788, 2, 1024, 32, 32);
     hal_step(3);
-    step_01_like(&gemm_f32_args[3], SLOT_03_B, HOME_DECODER_0_WEIGHT, HOME_DECODER_0_BIAS,
-        HOME_DECODER_0_RELU, 2, 2048, 64, 32);
+    RUN_01(3, 2524, 65584, 24268, 20060, 2, 2048, 64, 32);
     hal_step(4);
-    step_01_like(&gemm_f32_args[4], SLOT_04_B, HOME_DECODER_2_WEIGHT, HOME_DECODER_2_BIAS,
-        HOME_DECODER_2_RELU, 2, 1024, 64, 16);
+    RUN_01(4, 2524, 81984, 26444, 20748, 2, 1024, 64, 16);
     hal_step(5);
-    step_01_like(&gemm_f32_args[5], SLOT_05_B, HOME_DECODER_4_WEIGHT, HOME_DECODER_4_BIAS,
-        HOME_DECODER_4_RELU, 2, 1024, 32, 32);
+    RUN_01(5, 2524, 90192, 24540, 20332, 2, 1024, 32, 32);
     hal_step(6);
-    step_01_like(&gemm_f32_args[6], SLOT_06_B, HOME_DECODER_6_WEIGHT, HOME_DECODER_6_BIAS, HOME_OUTPUT, 4,
-        2048, 64, 32);
+    RUN_01(6, 2524, 16, 23212, 18988, 4, 2048, 64, 32);
     hal_step(7);
     step_07();
     hal_step(8);
-    step_08_like(&gemm_f32_args[7], tickets + 0, HOME_DECODER_6_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_08_Y,
-        HOME_DECODER_6_BIAS_GRAD_ACCUMULATION_BUFFER, 4, 2048, 32);
+    RUN_08(7, tickets + 0, 114816, 2524, 23740, 4, 2048, 32);
     hal_dma_wait_all(tickets + 0, 2);
     hal_step(9);
     step_09();
     hal_step(10);
-    const hal_ticket_t b_11 = hal_dma_in_1d(0, SLOT_11_B, HOME_DECODER_4_WEIGHT, 8192);
-    step_10_like(&gemm_f32_args[9], tickets + 0, HOME_DECODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_10_Y,
-        HOME_DECODER_2_RELU);
+    const hal_ticket_t b_11 = hal_dma_in_1d(0, AT_L1(2524), AT_L2(90192), 8192);
+    RUN_10(9, tickets + 0, 147600, 10764, 20748);
     hal_step(11);
-    step_11_like(&gemm_f32_args[10], b_11);
+    RUN_11(10, b_11);
     hal_dma_wait_all(tickets + 0, 2);
     hal_step(12);
-    const hal_ticket_t b_13 = hal_dma_in_2d(0, SLOT_13_B, HOME_DECODER_2_WEIGHT, 128, 32, 256);
-    step_08_like(&gemm_f32_args[11], tickets + 0, HOME_DECODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_12_Y,
-        HOME_DECODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, 2, 1024, 16);
+    const hal_ticket_t b_13 = hal_dma_in_2d(0, AT_L1(2524), AT_L2(81984), 128, 32, 256);
+    RUN_08(11, tickets + 0, 156336, 10764, 26732, 2, 1024, 16);
     hal_step(13);
-    step_13_like(&gemm_f32_args[12], b_13, SLOT_13_B, HOME_DECODER_2_WEIGHT, HOME_DECODER_0_RELU,
-        HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, 1024, 32);
+    RUN_13(12, b_13, 2524, 81984, 20060, 25628, 1024, 32);
     hal_dma_wait_all(tickets + 0, 2);
     hal_step(14);
-    step_08_like(&gemm_f32_args[13], tickets + 0, HOME_DECODER_0_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_14_Y,
-        HOME_DECODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, 4, 1024, 16);
+    RUN_08(13, tickets + 0, 164544, 2524, 25628, 4, 1024, 16);
     hal_dma_wait_all(tickets + 0, 2);
     hal_step(15);
-    const hal_ticket_t b_15 = hal_dma_in_2d(0, SLOT_15_B, HOME_DECODER_0_WEIGHT, 128, 64, 256);
-    step_13_like(&gemm_f32_args[14], b_15, SLOT_15_B, HOME_DECODER_0_WEIGHT, HOME_ENCODER_4_RELU,
-        HOME_ENCODER_4_BIAS_GRAD_ACCUMULATION_BUFFER, 2048, 64);
+    const hal_ticket_t b_15 = hal_dma_in_2d(0, AT_L1(2524), AT_L2(65584), 128, 64, 256);
+    RUN_13(14, b_15, 2524, 65584, 19788, 25900, 2048, 64);
     hal_step(16);
-    const hal_ticket_t b_17 = hal_dma_in_1d(0, SLOT_17_B, HOME_ENCODER_4_WEIGHT, 8192);
-    step_10_like(&gemm_f32_args[15], tickets + 0, HOME_ENCODER_4_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_16_Y,
-        HOME_ENCODER_2_RELU);
+    const hal_ticket_t b_17 = hal_dma_in_1d(0, AT_L1(2524), AT_L2(106608), 8192);
+    RUN_10(15, tickets + 0, 180944, 10764, 20604);
     hal_step(17);
-    step_11_like(&gemm_f32_args[16], b_17);
+    RUN_11(16, b_17);
     hal_dma_wait_all(tickets + 0, 2);
     hal_step(18);
-    const hal_ticket_t b_19 = hal_dma_in_2d(0, SLOT_19_B, HOME_ENCODER_2_WEIGHT, 128, 32, 256);
-    step_08_like(&gemm_f32_args[17], tickets + 0, HOME_ENCODER_2_WEIGHT_GRAD_ACCUMULATION_BUFFER, SLOT_18_Y,
-        HOME_ENCODER_2_BIAS_GRAD_ACCUMULATION_BUFFER, 2, 1024, 16);
+    const hal_ticket_t b_19 = hal_dma_in_2d(0, AT_L1(2524), AT_L2(98400), 128, 32, 256);
+    RUN_08(17, tickets + 0, 189152, 10764, 26876, 2, 1024, 16);
     hal_step(19);
-    step_13_like(&gemm_f32_args[18], b_19, SLOT_19_B, HOME_ENCODER_2_WEIGHT, HOME_ENCODER_0_RELU,
-        HOME_ENCODER_0_BIAS_GRAD_ACCUMULATION_BUFFER, 1024, 32);
+    RUN_13(18, b_19, 2524, 98400, 19516, 26172, 1024, 32);
     hal_dma_wait_all(tickets + 0, 2);
     hal_step(20);
     step_20();
