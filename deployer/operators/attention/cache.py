@@ -114,7 +114,7 @@ class CacheUpdate(Operator):
         return values | {"lines": Const(access.dim("o").size // access.operand("begin").view[0])}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """One copy per element that is written, shared out over the tiles of rows."""
+        """One copy per element that is written, shared out over the tiles of rows; lines are found one by one."""
         count, rows = access.operand("rows").view[1], access.dim("t").size
-        moved = -(-count * tile["t"] // rows)
-        return Work(macs=0, elements=tile["o"] * (moved * tile["i"] + count), parallel=tile["o"] * count)
+        moved, lines = -(-count * tile["t"] // rows), tile["o"] * count
+        return Work(macs=0, elements=tile["o"] * moved * tile["i"], parallel=lines, inner_loop_starts=lines)

@@ -205,3 +205,16 @@ def cache_samples(op: CacheUpdate) -> Iterator[Sample]:
     ):
         rows = normal(r, *cache[:-2], count, cache[-1])
         yield Sample(label, (normal(r, *cache), rows, np.array(begin, np.int32)), {}, onnx=False)
+
+
+@sweep_of(CacheUpdate)
+def cache_sweep(op: CacheUpdate) -> Iterator[Sample]:
+    """A token and several of one sequence and of more, in heads of several widths."""
+    r = rng(219)
+    for sequences, heads, rows, width, count in (
+        *((1, 2, 64, 16, 1), (1, 4, 64, 32, 1), (1, 8, 64, 64, 1), (1, 4, 128, 16, 8), (1, 2, 128, 64, 8)),
+        *((1, 8, 64, 32, 8), (1, 1, 128, 64, 32), (4, 2, 32, 16, 1), (4, 4, 32, 32, 2), (1, 3, 64, 24, 5)),
+    ):
+        shape = (sequences, heads)
+        inputs = (normal(r, *shape, rows, width), normal(r, *shape, count, width), np.full(sequences, 3, np.int32))
+        yield Sample("x".join(map(str, (*shape, rows, width, count))), inputs, {}, onnx=False)

@@ -38,6 +38,8 @@ from deployer.operators.loss.label_loss import (
 )
 
 Shape = tuple[int, ...]
+HALF = 0.5
+"""The mantissa of a power of two."""
 
 
 def row_shape(shape: Shape, classes: int = 1) -> Shape:
@@ -300,9 +302,24 @@ class ScoresLossGrad(Operator):
         return {**lengths, "c_start": Start("c"), **strides, **label_args(node, n, d)}
 
     def work(self, node: Node, access: Access, tile: Mapping[str, int], model: KernelModel) -> Work:
-        """An exponential and a division per element."""
-        count = math.prod(tile.values())
-        return Work(macs=0, elements=count * (model.transcendental_elements + 2), parallel=count)
+        """An exponential per element, and a product or a quotient with the number of labels, unless that is 1.
+
+        Each core has some classes of each row.
+        """
+        count, rows = math.prod(tile.values()), tile["n"] * tile["d"]
+        elements, starts = count * (model.transcendental_elements + 2), rows * model.cores_assumed
+        return Work(0, elements, count, self._scaling(node, access), inner_loop_starts=starts)
+
+    def _scaling(self, node: Node, access: Access) -> str:
+        """The cost class: whether results are divided, which a number of labels that only the run knows may ask for."""
+        n, _, d = access.operand("dx").view
+        found = label_args(node, n, d)
+        match found["counted"], found["count"]:
+            case Const(0), Const(number) if number == 1:
+                return "" if any(o.arg == "dloss" for o in access.operands) else "unscaled"
+            case Const(0), Const(number) if math.frexp(number)[0] == HALF:
+                return ""
+        return "divided"
 
 
 @register

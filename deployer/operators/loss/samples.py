@@ -220,9 +220,22 @@ def scores_loss_grad_samples(op: ScoresLossGrad) -> Iterator[Sample]:
 
 @sweep_of(ScoresLossGrad)
 def scores_loss_grad_sweep(op: ScoresLossGrad) -> Iterator[Sample]:
-    """Few classes and many, in rows and in columns, with a divisor that is a power of two and with another."""
+    """Few classes and many, in rows and in columns, with a divisor of 1, one that is a power of two and another."""
     r = rng(69)
-    for shape in ((1, 512), (1, 4096), (3, 1024), (8, 1024), (2, 4096), (1, 1024, 8), (1, 1024, 3)):
+    rows = (
+        (1, 512),
+        (1, 1024),
+        (1, 4096),
+        (8, 1024),
+        (2, 4096),
+        (16, 256),
+        (3, 1024),
+        (5, 512),
+        (24, 256),
+        (3, 96),
+        (7, 256),
+    )
+    for shape in (*rows, (1, 1024, 8), (1, 1024, 3)):
         x, labels = normal(r, *shape), np.zeros((shape[0], *shape[2:]), np.int32)
         yield Sample("x".join(map(str, shape)), (x, *_rows(x), labels), onnx=False)
 
