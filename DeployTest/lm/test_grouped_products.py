@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
@@ -12,8 +13,9 @@ from deployer.core.plan import Options
 from deployer.core.samples import Sample
 from deployer.operators.products.joint_gemm import JointGemm
 from deployer.testing.bench import bits, lawful, run_step, step_of
+from deployer.verify.reference import run_inference
 from DeployTest.support.graphs.fusing import fused
-from DeployTest.support.graphs.small_graphs import Model, infer, node, ops, value
+from DeployTest.support.graphs.small_graphs import Model, constant, infer, node, ops, value
 
 pytestmark = [pytest.mark.host, pytest.mark.training]
 ROWS, TERMS = 64, 32
@@ -92,6 +94,22 @@ def test_grouped(name: str, tmp_path: Path) -> None:
 def test_other_readers(tmp_path: Path) -> None:
     """A sum that is also read before its last product is added stays."""
     assert ops(fused(program_of(total((32, 16)), tmp_path, "y0"))) == ["Gemm", "Gemm"]
+
+
+def test_views_of_one_value(tmp_path: Path) -> None:
+    """Products that read a value through views of their own share it, as those of a captured training step do."""
+    nodes, results, shapes = fan((32, 16, 16))
+    views = [node("Reshape", ("x", "rows"), (f"x{i}",)) for i in range(len(nodes))]
+    renamed = [product(f"x{i}", f"w{i}", f"y{i}", transB=1) for i in range(len(nodes))]
+    inputs = tuple(value(name, (4, ROWS // 4, TERMS) if name == "x" else shape) for name, shape in shapes.items())
+    outputs = tuple(value(name, None) for name in results)
+    rows = constant("rows", np.array([ROWS, TERMS]))
+    program = infer(tmp_path, Model((*views, *renamed), inputs, outputs, (rows,)))
+    assert ops(fused(program)) == ["ProductsOfA"]
+    assert ops(fused(program, WITHOUT)) == ["Gemm"] * 3
+    given = {name: np.ones(program.tensors[name].type.shape, np.float32) for name in program.data}
+    both = [run_inference(p, given) for p in (program, fused(program))]
+    assert {n: bits(x) for n, x in both[0].items()} == {n: bits(x) for n, x in both[1].items()}
 
 
 def test_cost_decides(tmp_path: Path) -> None:

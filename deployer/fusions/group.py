@@ -16,6 +16,7 @@ from deployer.core.plan import Options, target_of
 from deployer.core.target import Target
 from deployer.core.traits.fusion import Fusion
 from deployer.fusions.joint import joined
+from deployer.fusions.views import alike_named
 from deployer.kernel_variants.costs import whole_work
 
 AFTER = ("accumulate", "addend", "attention", "factor", "finish", "joint", "layout", "mask", "rotation", "weight_step")
@@ -29,12 +30,14 @@ def apply(program: Program, options: Options) -> Program:
     """Group nodes of every operator that others can stand for, where there are levels to fetch operands from."""
     if not target_of(options).hops:
         return program
+    before, program = program, alike_named(program)
+    named = program
     for operator in dict.fromkeys(registry().values()):
         fusion = operator.fusion
         for node in program.nodes if fusion and fusion.group_of else ():
             if fusion and node.op == fusion.group_of and node in program.nodes:
                 program = _grouped(program, options, node, operator, fusion)
-    return program
+    return before if program is named else program
 
 
 def _grouped(program: Program, options: Options, node: Node, operator: Operator, fusion: Fusion) -> Program:

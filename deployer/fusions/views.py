@@ -40,6 +40,33 @@ def before_view(program: Program, consumer: Node, place: int) -> tuple[Program, 
     return replace(program, tensors=tensors, graphs=graphs), new
 
 
+def alike_named(program: Program) -> Program:
+    """The program whose nodes read all views of a memory that have the same type by the name of the first of these.
+
+    Views that nothing reads any more are gone.
+    """
+    kept = {n for node in program.nodes for n in node.outputs} | {*program.outputs, *program.updated}
+    read = {name for node in program.nodes for name in node.inputs} | {t.storage for t in program.tensors.values()}
+    first: dict[tuple[str, TensorType], str] = {}
+    other: dict[str, str] = {}
+    gone = set()
+    for name, tensor in program.tensors.items():
+        if tensor.role == "value" and tensor.storage != name and name not in kept:
+            one = first.setdefault((tensor.storage, tensor.type), name) if name in read else ""
+            other |= {name: one} if name in read else {}
+            gone |= {name} - {one}
+    if not gone:
+        return program
+    tensors = {
+        n: replace(t, storage=other.get(t.storage, t.storage)) for n, t in program.tensors.items() if n not in gone
+    }
+    graphs = tuple(
+        replace(g, nodes=tuple(replace(n, inputs=tuple(other.get(x, x) for x in n.inputs)) for n in g.nodes))
+        for g in program.graphs
+    )
+    return replace(program, tensors=tensors, graphs=graphs)
+
+
 def _is_private(program: Program, seen: Tensor, source: Tensor) -> bool:
     """Whether a value is read once, by the name of its only view, which has all its elements."""
     names = {seen.name, source.name}
