@@ -127,6 +127,26 @@ def same(before: Program, options: Options = EVERY) -> Program:
     return after
 
 
+@pytest.mark.parametrize("end", ["before", "behind"])
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "neighbours"])
+def test_heads_are_turned_by_token(form: str, end: str, tmp_path: Path) -> None:
+    """Next to a Transpose between heads and tokens, tokens are turned, and heads are on the other side of the two."""
+    (shape, _), (tokens, _) = ORDERS["heads"], ORDERS["places"]
+    w, behind = Writer(), end == "behind"
+    turned = "x" if behind else w("Transpose", "x", perm=[0, 2, 1, 3])
+    table = ORDERS["heads"][1]
+    result = FORMS[form](w, turned, np.cos(ANGLES).reshape(table), np.sin(ANGLES).reshape(table))
+    result = w("Transpose", result, perm=[0, 2, 1, 3]) if behind else result
+    given = (value("x", shape if behind else tokens),)
+    before = infer(tmp_path, Model(tuple(w.nodes), given, (value(result, None),), tuple(w.constants)))
+    after = same(before)
+    assert ops(after) == (["Transpose", "Rotation"] if behind else ["Rotation", "Transpose"])
+    (rotation,) = [n for n in after.nodes if n.op == "Rotation"]
+    assert after.tensors[rotation.inputs[0]].type.shape == tokens
+    apart = same(before, Options(opt_out=tuple(n.name for n in before.nodes if n.op == "Transpose")))
+    assert ops(apart) == ops(after)[::-1]
+
+
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_one_node(form: str, order: str, tmp_path: Path) -> None:

@@ -7,18 +7,23 @@ and every number is computed as before, so no bit differs.
 from dataclasses import replace
 
 from deployer.core.errors import ShapeMismatch, UnsupportedOperator
-from deployer.core.ir import Graph, Node, Program
+from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options
 from deployer.fusions.pair import Pairing, absorb, is_private, is_unwritten
 
 AFTER = ("finish", "rotation")
 """What is fused by then belongs to the result as it is computed; nothing is fused to one in another order."""
+HEADS = (0, 2, 1, 3)
+"""The order of axes between samples, tokens, heads and elements, and samples, heads, tokens and elements."""
 RESULTS = Pairing(retypes=True, any_result=True)
 
 
 def apply(program: Program, options: Options) -> Program:
     """Fuse every permutation into all its readers, or else into the producer of its input."""
+    for node in program.nodes:
+        if (fusion := operator_of(node).fusion) and fusion.is_rotation:
+            program = _by_token(program, options, node)
     for graph in program.graphs:
         for node in graph.nodes:
             if _order(program, node):
@@ -26,6 +31,56 @@ def apply(program: Program, options: Options) -> Program:
     for op in sorted({node.op for node in program.nodes if _order(program, node)}):
         program = absorb(program, options, op, _join, RESULTS)
     return program
+
+
+def _by_token(program: Program, options: Options, node: Node) -> Program:
+    """The program whose rotation of heads next to a permutation from or to tokens turns these, not heads.
+
+    The permutation is then on the other side, where kernels of attention read through it or write as it would.
+    """
+    graph = next(g for g in program.graphs if node in g.nodes)
+    (x, *tables), (y,), tensors = node.inputs, node.outputs, program.tensors
+    kind, rows = tensors[x].type, tensors[tables[0]].type.shape[0]
+    if len(kind.shape) != len(HEADS) or kind.shape[2] != rows or node.attr_int("inner", 1) != 1:
+        return program
+    if node.attr_int("outer", 1) != kind.shape[0] * kind.shape[1]:
+        return program
+    maker = next((n for n in graph.nodes if n.outputs == (x,)), None)
+    readers = [n for n in program.nodes if y in n.inputs]
+    is_behind = maker is not None and _order(program, maker) == HEADS and _only(program, x, node)
+    turned = TensorType(kind.dtype, tuple(kind.shape[axis] for axis in HEADS))
+    between = f"{y}/by_token"
+    if between in tensors or node.name in options.opt_out:
+        return program
+    attrs = {**node.attrs, "outer": kind.shape[0], "inner": kind.shape[1]}
+    if maker and is_behind and is_unwritten(program, graph, maker, node, maker.inputs[0]):
+        other, gone = maker, x
+        new = (
+            replace(node, inputs=(maker.inputs[0], *tables), outputs=(between,), attrs=attrs),
+            replace(maker, inputs=(between,), outputs=(y,)),
+        )
+    elif len(readers) == 1 and _order(program, readers[0]) == HEADS and _only(program, y, readers[0]):
+        (other,), gone = readers, y
+        if other not in graph.nodes or tensors[other.outputs[0]].storage != other.outputs[0]:
+            return program
+        new = (
+            replace(other, inputs=(x,), outputs=(between,)),
+            replace(node, inputs=(between, *tables), outputs=other.outputs, attrs=attrs),
+        )
+    else:
+        return program
+    if other.name in options.opt_out:
+        return program
+    nodes = tuple(m for n in graph.nodes if n is not other for m in (new if n is node else (n,)))
+    kept = {n: t for n, t in tensors.items() if n != gone} | {between: Tensor(between, turned, "value", between)}
+    graphs = tuple(Graph(g.name, nodes) if g is graph else g for g in program.graphs)
+    return replace(program, tensors=kept, graphs=graphs)
+
+
+def _only(program: Program, value: str, reader: Node) -> bool:
+    """Whether nothing but that node sees a value."""
+    reads = [name for n in program.nodes for name in n.inputs if name == value]
+    return is_private(program, value) and reads == [value] and value in reader.inputs
 
 
 def _order(program: Program, node: Node) -> tuple[int, ...] | None:

@@ -75,7 +75,9 @@ class JointGemm(SplitOperator):
         types = {name: kind for name, kind in zip(node.inputs, inputs, strict=True) if kind is not None}
         _, others, added = _operands(node.inputs)
         pairs = (len(node.inputs) // 2) if self.shared == "y" else len(others)
-        if not 1 < pairs <= MOST or "" in (node.inputs if self.shared == "y" else node.inputs[: pairs + 1]):
+        named = node.inputs if self.shared == "y" else node.inputs[: pairs + 1]
+        is_even = self.shared == "y" or len(others) == len(added)
+        if not 1 < pairs <= MOST or not is_even or not all(named):
             raise mismatch(node, f"it has {pairs} products, not two to {MOST}", inputs)
         found: list[TensorType] = []
         for part in self._parts(node, pairs):
@@ -114,7 +116,7 @@ class JointGemm(SplitOperator):
             own: Axis = At(apart) if size == unit else Window(apart, size // unit, size // unit)
             own = Whole() if self.shared == "y" else own
             for o in space.operands:
-                if not suffix or o.arg != self.shared and (o.arg, self.shared) != ("c", "y"):
+                if not suffix or (o.arg != self.shared and (o.arg, self.shared) != ("c", "y")):
                     axes = tuple(own if axis == At(apart) else axis for axis in o.axes)
                     operands.append(Operand(f"{o.arg}{suffix}", o.tensor, o.mode, o.view, axes))
         dims = [d if d.name != apart else Dim(apart, unit) for d in spaces[0].dims if d.name in "mnk"]
