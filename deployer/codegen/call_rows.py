@@ -54,7 +54,7 @@ def call_rows(
         if form not in names:
             names[form] = f"RUN_{call.step:02d}"
             macros.append(_macro(names[form], call, form))
-        places = (value and address_of(value) for value in call.values)
+        places = [address_of(value) if value else None for value in call.values]
         words = (str(at[1]) if at else text for at, text in zip(places, call.arguments, strict=True))
         rows.append(replace(call, macro=names[form], arguments=tuple(words)))
     return tuple(macros), tuple(rows)
@@ -64,7 +64,7 @@ def _form(call: StepCall, address_of: AddressOf) -> _Form | None:
     """The form of a call; None of a function that one step has for itself."""
     if not call.names or call.table is None:
         return None
-    places = [value and address_of(value) for value in call.values]
+    places = [address_of(value) if value else None for value in call.values]
     return _Form(call.function, call.table.array, tuple(at[0] if at else None for at in places))
 
 

@@ -63,11 +63,11 @@ class JointGemm(SplitOperator):
             first, rest = node.inputs[2 * len(pairs) :], node.outputs
             added = [first, *[rest] * (len(pairs) - 1)]
             return [Node(node.name, Gemm.name, (*x, *c), rest, attrs) for x, c in zip(pairs, added, strict=True)]
-        one, others, added = _operands(node.inputs)
-        if not len(others) == len(added) == count:
+        one, others, biases = _operands(node.inputs)
+        if not len(others) == len(biases) == count:
             return []
         pairs = [(one, x) if self.shared == "a" else (x, one) for x in others]
-        listed = [(*pair, *([c] if c else [])) for pair, c in zip(pairs, added, strict=True)]
+        listed = [(*pair, *([c] if c else [])) for pair, c in zip(pairs, biases, strict=True)]
         return [Node(node.name, Gemm.name, x, (y,), attrs) for x, y in zip(listed, node.outputs, strict=True)]
 
     def infer(self, node: Node, inputs: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
