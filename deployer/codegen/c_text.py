@@ -93,7 +93,7 @@ class Printer:
         return c_text(value, self._leaf)
 
     def begin(self, address: Expr) -> str:
-        """Where a transfer begins, as C."""
+        """Begin of a transfer as C."""
         return self.text(address)
 
     def _leaf(self, value: Expression) -> str | None:

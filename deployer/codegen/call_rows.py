@@ -25,13 +25,13 @@ class RowPrinter(Printer):
         self.address_of = address_of
 
     def begin(self, address: Expr) -> str:
-        """Where a transfer begins: the macro of a memory, and bytes, where it is a buffer's begin."""
+        """Begin of a transfer: the macro of a memory, and bytes, where it is a buffer's begin."""
         place = self.address_of(address)
         return f"{place[0]}({place[1]})" if place else self.text(address)
 
 
 class _Form(NamedTuple):
-    """What calls have in common that one macro makes: the function, its tables, and the memory of each address."""
+    """Common parts of the calls that one macro makes: the function, its tables, and the memory of each address."""
 
     function: str
     array: str
