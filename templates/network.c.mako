@@ -66,6 +66,9 @@ ${inside(f.body, "    ")}\
 % for text in v.runs:
 ${text}
 % endfor
+% for _ in v.notes:
+
+% endfor
 ${v.function} {
 % for line in v.preamble:
     ${line}

@@ -51,10 +51,11 @@ static void step_00_like(uint32_t step, gemm_f32_args_t *args, float *a_home, fl
     hal_dma_wait_all(y_out, 2);
 }
 
-/* RUN_02(...) calls the function of steps like step 2, with the places of their operands in bytes. */
+/* RUN_ and a step's number: calls of the function of steps like it, with the places of their operands in bytes. */
 #define RUN_00(STEP, TABLE, A_HOME_AT, B_SLOT_AT, B_HOME_AT, Y_HOME_AT, Y_SLOT_AT) \
     step_00_like(STEP, &gemm_f32_args[TABLE], AT_L2(A_HOME_AT), AT_L1(B_SLOT_AT), AT_L2(B_HOME_AT), \
     AT_L2(Y_HOME_AT), AT_L1(Y_SLOT_AT))
+
 void infer_network_run(void) {
     RUN_00(0, 0, 7184, 352, 16, 6976, 2112);
     RUN_00(1, 1, 6976, 352, 2336, 7184, 2112);

@@ -36,7 +36,7 @@ from deployer.loops.tile_loop import FLAG, NUMBERS
 from deployer.tilers.levels.tables import group_spans, sharers
 
 WORDS = re.compile(r"\w+")
-RUNS = "RUN_02(...) calls the function of steps like step 2, with the places of their operands in bytes."
+RUNS = "RUN_ and a step's number: calls of the function of steps like it, with the places of their operands in bytes."
 
 
 @dataclass(frozen=True)

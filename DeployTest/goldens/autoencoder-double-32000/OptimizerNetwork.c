@@ -78,10 +78,11 @@ static void step_22_like(uint32_t step, sgd_f32_args_t *args) {
     hal_parallel(sgd_f32, args);
 }
 
-/* RUN_02(...) calls the function of steps like step 2, with the places of their operands in bytes. */
+/* RUN_ and a step's number: calls of the function of steps like it, with the places of their operands in bytes. */
 #define RUN_21(STEP, TABLE, W_SLOT_AT, W_HOME_AT, G_SLOT_AT, G_HOME_AT, TILES, W_SIZE, N_TILE) \
     step_21_like(STEP, &sgd_f32_args[TABLE], AT_L1(W_SLOT_AT), AT_L2(W_HOME_AT), AT_L1(G_SLOT_AT), \
     AT_L2(G_HOME_AT), TILES, W_SIZE, N_TILE)
+
 void optimizer_network_run(void) {
     RUN_21(21, 0, 2524, 32800, 14876, 197360, 8, 1024, 1024);
     step_22_like(22, &sgd_f32_args[1]);

@@ -267,7 +267,7 @@ static void step_20(void) {
     hal_dma_wait_all(y_out, 2);
 }
 
-/* RUN_02(...) calls the function of steps like step 2, with the places of their operands in bytes. */
+/* RUN_ and a step's number: calls of the function of steps like it, with the places of their operands in bytes. */
 #define RUN_01(TABLE, B_SLOT_AT, B_HOME_AT, C_HOME_AT, Y_HOME_AT, TILES, B_SIZE, B_N_PITCH, N_TILE) \
     step_01_like(&gemm_f32_args[TABLE], AT_L1(B_SLOT_AT), AT_L2(B_HOME_AT), AT_L1(C_HOME_AT), \
     AT_L1(Y_HOME_AT), TILES, B_SIZE, B_N_PITCH, N_TILE)
@@ -280,6 +280,7 @@ static void step_20(void) {
 #define RUN_13(TABLE, B_FIRST, B_SLOT_AT, B_HOME_AT, GATE_HOME_AT, Y_HOME_AT, B_SIZE, B_ROWS) \
     step_13_like(&gemm_f32_args[TABLE], B_FIRST, AT_L1(B_SLOT_AT), AT_L2(B_HOME_AT), AT_L1(GATE_HOME_AT), \
     AT_L1(Y_HOME_AT), B_SIZE, B_ROWS)
+
 void train_network_run(uint32_t lazy_reset) {
     (void)lazy_reset;
     hal_ticket_t tickets[2] = {HAL_DONE};
