@@ -30,7 +30,9 @@
 /* The same by a register's bytes. */
 #define LW_STEP(to, at, step) ".insn r 0x0b, 7, 0x10, " to ", " at ", " step "\n"
 #define SW_STEP(from, at, step) ".insn r 0x2b, 6, 0, " step ", " at ", " from "\n"
-/* The same of a byte. */
+/* Store half a word, then move the address by a register's bytes. */
+#define SH_STEP(from, at, step) ".insn r 0x2b, 5, 0, " step ", " at ", " from "\n"
+/* Load or store a byte, then move the address by some bytes. */
 #define LBU_NEXT(to, at, bytes) ".insn i 0x0b, 4, " to ", " at ", " PULP_TEXT(bytes) "\n"
 #define SB_NEXT(from, at, bytes) ".insn s 0x2b, 0, " from ", " PULP_TEXT(bytes) "(" at ")\n"
 /* The smaller, the larger of two integers. */

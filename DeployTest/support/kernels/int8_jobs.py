@@ -33,7 +33,7 @@ def int8_jobs() -> Iterator[KernelJob]:
         for number in range(DRAWN):
             job = _whole(name, _drawn(r, name, number))
             yield job if number % 2 else _part(job)
-    for channels in range(1, 10):
+    for channels in (*range(1, 10), 16, 24, 32):
         for rows in (1, 4):
             yield _whole("Int8Conv", _pointwise(channels, rows))
     for size in (1, 3, 4, 21, 64, 131):
@@ -61,7 +61,7 @@ def _numbers(r: np.random.Generator, *shape: int) -> Array:
 def _pointwise(channels: int, rows: int) -> Sample:
     """A use with one tap over several rows of an odd length."""
     r = np.random.default_rng(channels)
-    filters, columns = 4 + channels, 7
+    filters, columns = 4 + channels + channels // 16, 7
     ratios = (r.uniform(0.2, 1.8, filters) * 0.006 / np.sqrt(channels)).astype(np.float32)
     operands = (_numbers(r, 2, rows, columns, channels), _numbers(r, filters, 1, 1, channels))
     bias = r.integers(-20000, 20000, filters).astype(np.int32)
