@@ -204,9 +204,13 @@ def conv_samples(op: Int8Conv) -> Iterator[Sample]:
     yield Sample("largest", (*full, *one), {"pads": (1, 1, 1, 1), "x_zero": LEAST, "zero": 1}, onnx=False)
 
 
+POINTWISE = ((24, 144, 12), (24, 96, 6), (24, 8, 12), (32, 192, 6), (32, 32, 12), (32, 64, 6), (32, 16, 3))
+"""Channels and filters of measured pointwise layers, and sides of their images, besides the measured layers."""
+
+
 @sweep_of(Int8Conv)
 def conv_sweep(op: Int8Conv) -> Iterator[Sample]:
-    """The measured layers with all channels joined, and the samples: filters with a zero, groups."""
+    """The measured layers with all channels joined, pointwise ones, and the samples: filters with a zero, groups."""
     r = rng(910)
     for layer in measured_layers():
         m, c, *kernel = layer.w
@@ -215,6 +219,9 @@ def conv_sweep(op: Int8Conv) -> Iterator[Sample]:
             x = numbers(r, layer.x[0], *layer.x[2:], c)
             attrs = {name: value for name, value in layer.attrs.items() if name != "group"}
             yield Sample(layer.label, (x, numbers(r, m, *kernel, c), bias, ratio), attrs, onnx=False)
+    for c, m, side in POINTWISE:
+        operands = (numbers(r, 1, side, side, c), numbers(r, m, 1, 1, c), *_frame(r, m, c))
+        yield Sample(f"pointwise {c} to {m} of {side}", operands, onnx=False)
     yield from op.samples()
 
 

@@ -141,7 +141,7 @@ static inline void products(const uint32_t *copies, uint32_t windows, const int8
 /* The results of `filters` sums at the first windows. */
 static inline void results(int32_t (*sums)[WINDOWS], uint32_t windows, const float *ratio, uint32_t filters, range_i8_t range,
                            int8_t *const *y) {
-#if defined(__ARM_FP)
+#ifdef DOT_RESULTS
     if (windows == WINDOWS && is_all_i8(range)) {
         saturated_fours_i8(sums[0], ratio, filters, range.zero, y);
         return;

@@ -139,7 +139,8 @@ static inline void fourfold_i32(const int32_t *from, uint32_t count, int32_t *to
                      : [from] "+r"(from), [to] "+r"(to), [count] "+r"(count), [value] "=&r"(value) : : "cc", "memory");
 }
 
-#if defined(__ARM_FP)
+#if defined(__ARM_FP) && defined(__OPTIMIZE__)
+#define DOT_RESULTS /* they take more registers than a compiler leaves that does not optimize */
 /* Rounds the products of sums of four windows with ratios into four lines, between bounds of all 8 bits: `count` filters, one at
  * least. */
 static __attribute__((noinline)) void saturated_fours_i8(const int32_t *sums, const float *ratio, uint32_t count, int32_t zero, int8_t *const *lines) {

@@ -1,0 +1,1 @@
+"""Benchmarks of the kernels of 8-bit numbers."""
