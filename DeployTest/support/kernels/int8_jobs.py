@@ -25,7 +25,7 @@ LARGE = np.array([3e38, -3e38, 1e20, np.inf, -np.inf, np.nan, 0.0, 2.5, -3.5, 12
 
 
 def int8_jobs() -> Iterator[KernelJob]:
-    """Samples of operators with windows whole, drawn ones whole and as parts; and vectors of every remainder."""
+    """Samples of operators with windows whole, drawn ones whole and as parts; products, and vectors of all remainders."""
     for name in WINDOWED:
         for sample in registry()[name].samples():
             yield _whole(name, sample)
@@ -33,6 +33,8 @@ def int8_jobs() -> Iterator[KernelJob]:
         for number in range(DRAWN):
             job = _whole(name, _drawn(r, name, number))
             yield job if number % 2 else _part(job)
+    for sample in registry()["Int8MatMul"].samples():
+        yield _whole("Int8MatMul", sample)
     for channels in (*range(1, 10), 16, 24, 32):
         for rows in (1, 4):
             yield _whole("Int8Conv", _pointwise(channels, rows))

@@ -24,6 +24,7 @@ from deployer.operators.quantized.conversion import (
 from deployer.operators.quantized.convolution_int8 import Int8Conv, Int8DepthwiseConv
 from deployer.operators.quantized.joining import Int8Add, Int8Concat
 from deployer.operators.quantized.pooling_int8 import Int8AveragePool, Int8GlobalAveragePool, Int8MaxPool
+from deployer.operators.quantized.products_int8 import Int8MatMul
 from deployer.operators.quantized.requantization import LEAST, MOST
 
 Array = npt.NDArray[Any]
@@ -253,6 +254,38 @@ def depthwise_sweep(op: Int8DepthwiseConv) -> Iterator[Sample]:
             x = numbers(r, layer.x[0], *layer.x[2:], m)
             attrs = {name: value for name, value in layer.attrs.items() if name != "group"}
             yield Sample(layer.label, (x, numbers(r, *kernel, m), bias, ratio), attrs, onnx=False)
+    yield from op.samples()
+
+
+PRODUCTS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], dict[str, AttrValue]], ...] = (
+    ("plain", (3, 5), (5, 7), {}),
+    ("heads", (2, 3, 6, 8), (2, 3, 8, 5), {"a_zero": -7, "b_zero": 12}),
+    ("rows", (2, 4, 9), (9, 6), {"a_zero": 128 - 1, "b_zero": -128}),
+    ("shared", (1, 4, 3), (5, 3, 4), {"b_zero": 1}),
+    ("column", (4, 6), (6, 1), {"a_zero": 3, "low": -20, "high": 90}),
+)
+"""Shapes of A and B, and attributes."""
+
+
+@samples_of(Int8MatMul)
+def matmul_samples(op: Int8MatMul) -> Iterator[Sample]:
+    """Matrices in batches, with a ratio for all columns or for each."""
+    r = rng(924)
+    for label, a, b, attrs in PRODUCTS:
+        for name, count in (("", 1), (" by columns", b[-1])):
+            ratio = np.asarray(r.uniform(0.2, 1.8, count) * 0.006 / np.sqrt(a[-1]), np.float32)
+            yield Sample(label + name, (numbers(r, *a), numbers(r, *b), ratio), {"zero": 5, **attrs}, onnx=False)
+
+
+@sweep_of(Int8MatMul)
+def matmul_sweep(op: Int8MatMul) -> Iterator[Sample]:
+    """Scores and sums of attention with one head or several, and the samples."""
+    r = rng(925)
+    ratio = np.full(1, 0.0007, np.float32)
+    for heads, queries, width in ((1, 16, 32), (4, 16, 16), (4, 32, 16), (2, 64, 24), (1, 7, 50)):
+        for inner, columns in ((width, queries), (queries, width)):
+            operands = numbers(r, heads, queries, inner), numbers(r, heads, inner, columns), ratio
+            yield Sample(f"{heads}x{queries}x{inner}x{columns}", operands, onnx=False)
     yield from op.samples()
 
 

@@ -1,5 +1,7 @@
 """Convolutions, and products with matrices."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from onnx import NodeProto
 
@@ -92,24 +94,79 @@ def linear_gemm(packer: Packer, node: NodeProto) -> None:
 
 @qdq_rule("MatMul")
 def float_matmul(packer: Packer, node: NodeProto) -> bool:
-    """Compute a product of two matrices in integers, of which the second is a constant."""
+    """Compute a product in integers: of a matrix with a constant one, or of two values, in batches."""
     x, w = packer.value(node.input[0]), weight(packer, node, 1)
-    if x is None or w is None or w.numbers.ndim != 2 or not is_matrix(packer, node.input[0], x):
+    b = packer.value(node.input[1])
+    if x is None or (w is None) == (b is None):
+        return False
+    matrix = w is not None and w.numbers.ndim == 2 and is_matrix(packer, node.input[0], x)
+    if not matrix and not has_batches(packer, node, x, w if b is None else b):
         return False
     result = packer.following_quantizer(node.output[0])
-    if result is not None:
+    if result is not None and w is not None and matrix:
         multiply(packer, node, x, w, -1, result)
+    elif result is not None:
+        multiply_batches(packer, node, node.input[:2], x, w if b is None else b, result)
     return result is not None
 
 
 @qoperator_rule("QLinearMatMul")
 def linear_matmul(packer: Packer, node: NodeProto) -> None:
-    """QLinearMatMul of a matrix with a constant one."""
+    """QLinearMatMul of a matrix with a constant one, or of two values, in batches."""
+    x, result = packer.operand(node, 0), full_range(packer.quantizer(node, 6), node.output[0])
+    if node.input[3] not in packer.initializers:
+        multiply_batches(packer, node, (node.input[0], node.input[3]), x, packer.operand(node, 3), result)
+        return
     w = packer.constant(node, 3, 1)
-    x = packer.operand(node, 0)
-    if w.numbers.ndim != 2 or not is_matrix(packer, node.input[0], x):
-        raise refused(node, "its operands are no matrices", "a matrix, and a constant one")
-    multiply(packer, node, x, w, -1, full_range(packer.quantizer(node, 6), node.output[0]))
+    if w.numbers.ndim == 2 and is_matrix(packer, node.input[0], x):
+        multiply(packer, node, x, w, -1, result)
+    else:
+        multiply_batches(packer, node, (node.input[0], node.input[3]), x, w, result)
+
+
+def has_batches(packer: Packer, node: NodeProto, a: QuantizedValue, b: QuantizedValue | QuantizedConstant | None) -> bool:
+    """Whether two operands are known to have two axes or more, and leading axes that Int8MatMul takes."""
+    if b is None or (isinstance(b, QuantizedConstant) and batch_fault(b)):
+        return False
+    if isinstance(b, QuantizedConstant):
+        return packer.rank_of(node.input[0], a) > 1
+    ranks = [packer.rank_of(name, x) for name, x in zip(node.input, (a, b), strict=True)]
+    leading = [packer.declared.get(name, ())[:-2] for name in node.input]
+    return min(ranks) > 1 and (not all(leading) or leading[0] == leading[1])
+
+
+def batch_fault(b: QuantizedConstant) -> str:
+    """The reason why batches have no product with a constant in integers; empty if they have one."""
+    if b.numbers.ndim < 2:
+        return "its constant is no matrix"
+    if b.scales.size > 1 and b.axis != b.numbers.ndim - 1:
+        return f"its constant has scales along axis {b.axis}"
+    return "its constant has several zeros" if len(set(b.zeros.tolist())) > 1 else ""
+
+
+def multiply_batches(
+    packer: Packer,
+    node: NodeProto,
+    read: Sequence[str],
+    a: QuantizedValue,
+    b: QuantizedValue | QuantizedConstant,
+    result: Result,
+) -> None:
+    """Emit a product of matrices in batches, which are read by these names; a constant has one zero."""
+    if isinstance(b, QuantizedConstant):
+        if batch_fault(b):
+            raise refused(node, batch_fault(b), "a matrix with one zero, and one scale or one for each column")
+        scales, zero, rank = b.scales, int(b.zeros[0]), b.numbers.ndim
+        other = packer.add_constant(f"{node.name or node.output[0]}/matrix", b.numbers.astype(np.int8))
+    else:
+        scales, zero, rank = np.asarray([b.quantizer.scale], np.float32), b.quantizer.zero, packer.rank_of(read[1], b)
+        other = packer.tensor_of(b, PLAIN)
+    steps = (a.quantizer.scale * scales).astype(np.float32)
+    ratios = (steps / result.quantizer.scale).astype(np.float32)
+    names = [packer.tensor_of(a, PLAIN), other, packer.add_constant(f"{node.name or node.output[0]}/ratios", ratios)]
+    attrs = {**result_attributes(result), "a_zero": a.quantizer.zero, "b_zero": zero}
+    tensor = packer.emit("Int8MatMul", names, packer.fresh(f"{result.name}/int8"), attrs)
+    record(packer, result, PLAIN, tensor, rank=max(rank, packer.rank_of(read[0], a)))
 
 
 def convolve(
