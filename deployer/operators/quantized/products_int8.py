@@ -115,11 +115,9 @@ class Int8MatMul(Operator):
 def _leading(node: Node, a: Shape, b: Shape) -> Shape:
     """The leading axes of a product; UnsupportedOperator where some of them are broadcast and others not."""
     one, other = a[:-2], b[:-2]
-    longer = one if len(one) >= len(other) else other
-    if one == other or math.prod(other) == 1 and longer == one:
-        return one
-    if math.prod(one) == 1 and longer == other:
-        return other
+    for longer, shorter in ((one, other), (other, one)):
+        if longer == shorter or (math.prod(shorter) == 1 and len(shorter) <= len(longer)):
+            return longer
     raise unsupported(
         node, f"its leading axes are {list(one)} and {list(other)}", "the same, or one operand with none of its own"
     )
