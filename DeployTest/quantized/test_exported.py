@@ -13,6 +13,7 @@ from deployer.frontend.check import check_program
 from deployer.frontend.parse import read_graphs
 from deployer.training.train_graph import CaseReport, build_train_graph
 from deployer.verify.reference import run_inference
+from DeployTest.quantized import judge
 from DeployTest.support.tolerances import assert_close
 
 Q, DQ = "QuantizeLinear", "DequantizeLinear"
@@ -52,12 +53,12 @@ class Export:
         scales = self.constant(f"{name}.s", self.rng.uniform(0.002, 0.01, shape[0]).astype(np.float32))
         return self.node(DQ, numbers, scales, self.constant(f"{name}.z", np.zeros(shape[0], np.int8)), axis=0)
 
-    def conv(self, x: str, name: str, *shape: int) -> str:
-        """A convolution of images that keep their size."""
+    def conv(self, x: str, name: str, *shape: int, whole: bool = True) -> str:
+        """A convolution of images that keep their size; biases of whole steps, to which others are rounded."""
         w = self.weight(name, *shape)
         steps = self.steps[x] * self.constants[f"{name}.s"]
-        whole = np.rint(self.rng.standard_normal(shape[0]) / steps)  # other biases are rounded to these
-        bias = self.constant(f"{name}.bias", (whole * steps).astype(np.float32))
+        counts = self.rng.standard_normal(shape[0]) / steps
+        bias = self.constant(f"{name}.bias", ((np.rint(counts) if whole else counts) * steps).astype(np.float32))
         return self.node("Conv", x, w, bias, pads=[shape[2] // 2] * 4, kernel_shape=shape[2:])
 
     def linear(self, x: str, name: str, outputs: int, inputs: int, eight: bool) -> str:
@@ -123,6 +124,32 @@ def test_results_and_parameters(between: bool, tmp_path: Path) -> None:
     report, said = trained(path)
     assert sorted(report.trained.values()) == ["head.bias", "head.weight"]
     assert said == []
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_biases_between_steps(whole: bool, tmp_path: Path) -> None:
+    """Results differ from those of float biases only where rounding a bias to whole steps leads across a tie."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    net, scale = Export(), np.float32(0.05)
+    source = net.border("x", 0.03, np.uint8(120))
+    layer = net.conv(source, "layer", 64, 3, 3, 3, whole=whole)
+    path = net.save(net.border(layer, scale, np.uint8(131)), tmp_path / "net.onnx")
+    program = check_program(read_graphs(path, None))
+    x = np.random.default_rng(5).standard_normal((BATCH, 3, 6, 6)).astype(np.float32)
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    [due] = onnxruntime.InferenceSession(str(path), options).run(None, {"x": x})
+    found = run_inference(program, {"x": x})[program.outputs[0]].astype(np.float32)
+    turned = np.rint(np.abs(found - due) / scale).astype(int)
+    assert turned.max() == (0 if whole else 1)
+    numbers = judge.saturated(x / net.steps[source], np.uint8(120))
+    taken, _ = judge.windows(numbers, [3, 3], {"pads": [1] * 4}, 120)
+    sums = np.einsum("nchwij,mcij->nmhw", taken - 120, net.constants["_frozen_layer"].astype(np.int64))
+    steps = (net.steps[source] * net.constants["layer.s"]).astype(np.float64).reshape(-1, 1, 1)
+    bias = net.constants["layer.bias"].astype(np.float64).reshape(-1, 1, 1)
+    exact = (sums * steps + bias) / scale
+    moved = np.abs(bias / steps - np.rint(bias / steps)) * steps / scale
+    assert (np.abs(exact - np.floor(exact) - 0.5) <= moved)[turned > 0].all()
 
 
 def test_a_head_of_8_bits(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from deployer.core.errors import UnsupportedOperator
 from deployer.verify.reference import run_inference
 from DeployTest.quantized import judge
 from DeployTest.quantized.models import Array
-from DeployTest.quantized.test_drawn import DQ, Q, Nodes, model, program_of
+from DeployTest.quantized.test_drawn import DQ, Nodes, Q, model, program_of
 
 onnxruntime = pytest.importorskip("onnxruntime")
 HEADS, PLACES, WIDTH = 3, 7, 10

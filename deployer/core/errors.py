@@ -207,6 +207,10 @@ class MachineTooSmall(UserError):
     """The machine that is emulated has less memory than a program needs; boards with its core may have more."""
 
 
+class MachineTooSlow(UserError):
+    """A program did not end in time on the machine that is emulated, such as one with floats but no unit for them."""
+
+
 class BuildFailed(InternalError):
     """The C compiler rejected generated code."""
 

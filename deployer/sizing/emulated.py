@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deployer.core.errors import MachineTooSmall, RunFailed, ToolFailed, ToolMissing
+from deployer.core.errors import MachineTooSlow, MachineTooSmall, RunFailed, ToolFailed, ToolMissing
 from deployer.firmware.sources import library_rules
 from deployer.sizing.boards import CORES, Core, Emulator, emulators
 from deployer.sizing.cache import compiler_digest, key_of, remembered
@@ -55,10 +55,11 @@ def need_emulator(core: Core) -> Emulator:
     return emulator
 
 
-def run_example(files: Files, name: str, built: Objects) -> EmulatedRun:
-    """Run the example of a compiled library.
+def run_example(files: Files, name: str, built: Objects, once: bool = False) -> EmulatedRun:
+    """Run the example of a compiled library; `once` makes no call of a kind twice, so that its output has no meaning.
 
-    ToolMissing without emulator, MachineTooSmall where the machine has no room, RunFailed where the program fails.
+    ToolMissing without emulator, MachineTooSmall where the machine has no room, MachineTooSlow where it does not end
+    in time, RunFailed where the program fails.
     """
     core = built.core
     emulator = version_of(need_emulator(core).run[0])
@@ -66,9 +67,9 @@ def run_example(files: Files, name: str, built: Objects) -> EmulatedRun:
 
     def make() -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
-            return _run(files, name, built, Path(folder))
+            return _run(files, name, built, Path(folder), once)
 
-    known = remembered(key_of([compiler_digest(), built.version, emulator, repr(core), *content]), make)
+    known = remembered(key_of([compiler_digest(), built.version, emulator, repr(core), repr(once), *content]), make)
     first, second, third = known["instructions"]
     return EmulatedRun(known["printed"], (first, second, third), known["stack"])
 
@@ -87,12 +88,15 @@ def compile_words(core: Core) -> list[str]:
 
 
 def run_program(core: Core, program: Path) -> str:
-    """Run a program on the core's machine and return its output; raise RunFailed if it does not end well."""
+    """Run a program on the core's machine and return its output.
+
+    Raise RunFailed if it does not end well, MachineTooSlow if it does not end in time.
+    """
     words = [word.format(machine=core.machine, program=program) for word in need_emulator(core).run]
     try:
         run = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise RunFailed(f"the program did not end on {core.machine}", [("waited", f"{SECONDS} s")]) from error
+        raise MachineTooSlow(f"the program did not end on {core.machine}", [("waited", f"{SECONDS} s")]) from error
     if run.returncode > 0 and run.returncode != TRAPPED and not run.stdout.strip():
         cause = f"{words[0]} ended with {run.returncode} and did not run the program"
         hint = f"one that has the machine {core.machine}: {need_emulator(core).run_hint}"
@@ -102,13 +106,13 @@ def run_program(core: Core, program: Path) -> str:
     return run.stdout
 
 
-def _run(files: Files, name: str, built: Objects, folder: Path) -> dict[str, Any]:
+def _run(files: Files, name: str, built: Objects, folder: Path, once: bool) -> dict[str, Any]:
     for path, text in files.items():
         if path.startswith(("examples/", "include/")):
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(str(text))
     wrapped = [f"-Wl,--wrap={name}{call}" for call in CALLS]
-    own = ["-include", f"include/{name}.h", f"-DLIBRARY={name}", "-Iinclude", f"-I{CORES}"]
+    own = ["-include", f"include/{name}.h", f"-DLIBRARY={name}", f"-DONCE={once:d}", "-Iinclude", f"-I{CORES}"]
     sources = ["examples/main.c", *(str(CORES / file) for file in ("start.c", "measure.c"))]
     words = [*compile_words(built.core), *own, *sources, *map(str, built.paths), *wrapped, *link_words(built.core)]
     try:

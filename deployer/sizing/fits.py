@@ -60,11 +60,14 @@ class Footprint:
 
 
 def fit_board(board: Board, needs: CaseNeeds, counted: bool = True) -> Footprint:
-    """The row of a board; instructions are there only if they are to be `counted`."""
+    """The row of a board; instructions are there only if they are to be `counted`, and the training fits."""
     if board.target is not None:
         return _on_target(board, needs.on_target(board.target))
     assert board.core is not None, "a board has a core where it has no target"
-    return _on_core(board, needs.memory, needs.constants, needs.on_core(board.core, counted))
+    row = _on_core(board, needs.memory, needs.constants, needs.on_core(board.core, counted=False))
+    if not counted or row.lacking:
+        return row
+    return _on_core(board, needs.memory, needs.constants, needs.on_core(board.core))
 
 
 def _on_core(board: Board, memory: int, constants: int, core: CoreNeeds) -> Footprint:

@@ -6,7 +6,15 @@ from typing import Any
 
 from deployer import pipeline
 from deployer.core.artefact import digest
-from deployer.core.errors import DeployerError, MachineTooSmall, OptionProblem, TilingInfeasible, Warn, python_warning
+from deployer.core.errors import (
+    DeployerError,
+    MachineTooSlow,
+    MachineTooSmall,
+    OptionProblem,
+    TilingInfeasible,
+    Warn,
+    python_warning,
+)
 from deployer.core.files.reading import parse_json, real_path
 from deployer.core.ir import Program
 from deployer.core.level import L_INNER
@@ -186,8 +194,8 @@ class CaseNeeds:
         if not counted or not can_run(core):
             return CoreNeeds(code, stack)
         try:
-            train, update, _ = run_example(self.files, NAME, built).instructions
-        except MachineTooSmall:
+            train, update, _ = run_example(self.files, NAME, built, once=True).instructions
+        except (MachineTooSmall, MachineTooSlow):
             return CoreNeeds(code, stack)
         return CoreNeeds(code, stack, train, update)
 

@@ -1,6 +1,6 @@
 /* What a pass, an update and a prediction of a library's example take, and how deep its stack is: the linker leads the
- * example's calls through here (--wrap). The first call of each is printed, in ticks. LIBRARY is the library's name, and
- * its header is included before this. */
+ * example's calls through here (--wrap). The first call of each is printed, in ticks; later ones are not made where ONCE is
+ * 1. LIBRARY is the library's name, and its header is included before this. */
 #include "clock.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static void tell(const char *call, uint64_t begin, uint64_t end) {
 
 #define MEASURED(call, words)               \
     static int done;                        \
-    if (done) return REAL(call) words;      \
+    if (done) return ONCE ? (status_t)0 : REAL(call) words; \
     done = 1;                               \
     stack_depth(1);                         \
     const uint64_t begin = clock_ticks();   \

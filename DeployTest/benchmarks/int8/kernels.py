@@ -1,8 +1,8 @@
 """Convolutions of 8-bit numbers on Siracusa under GVSoC, and on a Cortex-M4 under its emulator.
 
 `python -m DeployTest.benchmarks.int8.kernels` writes kernels.json and the table of docs/fine-tuning.md, in a minute. It
-needs GVSoC. Siracusa's operands lie in L1, all eight cores take part, and the dispatch is counted; the Cortex-M4's figures
-are instructions, which its emulator counts. Each call has the bits of the portable kernel, which the run checks.
+needs GVSoC. Siracusa's operands lie in L1, all eight cores take part, and the dispatch is counted; the Cortex-M4's
+figures are instructions, which its emulator counts. Each call has the bits of the portable kernel, as the run checks.
 """
 
 import math

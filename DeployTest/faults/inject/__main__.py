@@ -6,7 +6,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from . import table
+from DeployTest.support.documents.pages import renew
+
+from . import kernel_bodies, table
 from .draw import PER_CLASS, draw, proposals
 from .fault import Fault
 from .judge import MODES, RESULTS, UNSEEN, Mode, judge, judge_all
@@ -20,6 +22,9 @@ TABLES = {
     "quantized": (QUANTIZED, (table.QUANTIZED_BEGIN, table.QUANTIZED_END)),
 }
 """Programs of each table, and its marks in the document."""
+KERNELS = "kernels"
+"""The table of faults in kernels' C."""
+SEEDS = (1, 2, 3)
 
 
 def rows_of(recipes: Sequence[Recipe], seeds: Sequence[int], per_class: int, jobs: int) -> list[table.Row]:
@@ -40,19 +45,50 @@ def rows_of(recipes: Sequence[Recipe], seeds: Sequence[int], per_class: int, job
     return rows
 
 
+def document(arguments: argparse.Namespace) -> Path:
+    """The document to renew: a copy where fewer or other faults are drawn than those of the committed one."""
+    drawn = tuple(arguments.seeds), arguments.per_class, arguments.each
+    if arguments.output is not None:
+        return Path(arguments.output)
+    if drawn == (SEEDS, PER_CLASS, kernel_bodies.EACH):
+        return DOCUMENT
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    copy = FOLDER / DOCUMENT.name
+    copy.write_text(DOCUMENT.read_text())
+    print(f"other faults than those of {DOCUMENT}: tables go to {copy}; -o names another document")
+    return copy
+
+
 def make_table(arguments: argparse.Namespace) -> int:
     """Write the tables into the document, and the list of undetected faults into the folder of the programs."""
     rows: list[table.Row] = []
+    output, missed = document(arguments), list[str]()
     for name in arguments.tables:
+        if name == KERNELS:
+            missed += kernels_table(arguments, output)
+            continue
         recipes, marks = TABLES[name]
         own = rows_of(recipes, arguments.seeds, arguments.per_class, arguments.jobs)
-        arguments.output.write_text(table.renewed(arguments.output.read_text(), own, marks))
+        output.write_text(table.renewed(output.read_text(), own, marks))
         rows += own
     unseen = FOLDER / "unseen.md"
-    unseen.write_text(table.unseen_list(rows))
+    unseen.write_text("\n".join([table.unseen_list(rows), *missed]))
     count = table.counted(rows)
-    print(", ".join(f"{count[name]} {name}" for name in RESULTS), f"; {arguments.output}, {unseen}")
+    count[UNSEEN] += len(missed)
+    print(", ".join(f"{count[name]} {name}" for name in RESULTS), f"; {output}, {unseen}")
     return 1 if count[UNSEEN] else 0
+
+
+def kernels_table(arguments: argparse.Namespace, output: Path) -> list[str]:
+    """Write the table of faults in kernels' C; returns those that nobody saw."""
+    program = make(QUANTIZED[0], BUFFERINGS[0], FOLDER)
+    faults: list[kernel_bodies.KernelFault] = []
+    for seed in arguments.seeds:
+        for fault in kernel_bodies.planted(program, seed, arguments.each):
+            print(fault.mutant, fault.judgement.result if fault.judgement else "refused", flush=True)
+            faults.append(fault)
+    renew(output, (kernel_bodies.BEGIN, kernel_bodies.END), kernel_bodies.table(faults))
+    return kernel_bodies.unseen(faults)
 
 
 def replay(arguments: argparse.Namespace) -> int:
@@ -72,11 +108,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m DeployTest.faults.inject", description=__doc__)
     commands = parser.add_subparsers(required=True)
     making = commands.add_parser("table", help="draw faults, plant them, write docs/detection.md")
-    making.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES), help="which, of all there are")
-    making.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of the faults' draw")
+    names = [*TABLES, KERNELS]
+    making.add_argument("--tables", nargs="+", choices=names, default=names, help="which, of all there are")
+    making.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="of the faults' draw")
     making.add_argument("--per-class", type=int, default=PER_CLASS, help="faults of a class per program and seed")
+    making.add_argument("--each", type=int, default=kernel_bodies.EACH, help="faults per kernel and seed")
     making.add_argument("--jobs", type=int, default=2, help="programs that run at a time")
-    making.add_argument("-o", "--output", type=Path, default=DOCUMENT, help="the document whose tables are renewed")
+    making.add_argument(
+        "-o", "--output", type=Path, help=f"the document whose tables are renewed (default: {DOCUMENT.name})"
+    )
     making.set_defaults(run=make_table)
     again = commands.add_parser("replay", help="plant one fault, as the list of unseen ones prints it")
     again.add_argument("program", help="a case and its buffering, such as 'dense double'")

@@ -269,6 +269,12 @@ def make(recipe: Recipe, buffering: str, folder: Path) -> Program:
     directory = folder / f"{recipe.name}-{buffering}"
     pipeline.write_case(case, tiling, plan, directory)
     (directory / "InjectPlan.c").write_text(printed.source(plan, target_of(plan.options)))
+    link(plan, directory)
+    return Program(f"{recipe.name} {buffering}", case, plan, directory)
+
+
+def link(plan: Plan, directory: Path) -> None:
+    """Build a plan's program with the layer."""
     layer = [directory / "InjectPlan.c", *sorted(HERE.glob("*.c"))]
     for kernel in printed.stand_ins(plan):
         files = generate.kernel_files(kernel)
@@ -280,4 +286,3 @@ def make(recipe: Recipe, buffering: str, folder: Path) -> Program:
         build.build_program(
             plan, directory, sources=[*generate.sources(plan), *(str(path.resolve()) for path in layer)]
         )
-    return Program(f"{recipe.name} {buffering}", case, plan, directory)

@@ -42,7 +42,7 @@ CALL = """    {{
 
 @dataclass(frozen=True)
 class CoreCall:
-    """Outcome of a call on an emulated core: instructions, exact to a tick of its clock, and whether Y is the host's."""
+    """Outcome of a call on an emulated core: instructions, exact to a tick of its clock; whether Y is the host's."""
 
     instructions: int
     equal: bool

@@ -25,7 +25,7 @@ LARGE = np.array([3e38, -3e38, 1e20, np.inf, -np.inf, np.nan, 0.0, 2.5, -3.5, 12
 
 
 def int8_jobs() -> Iterator[KernelJob]:
-    """Samples of operators with windows whole, drawn ones whole and as parts; products, and vectors of all remainders."""
+    """Samples of operators with windows whole, drawn ones whole and as parts; products; vectors of all remainders."""
     for name in WINDOWED:
         for sample in registry()[name].samples():
             yield _whole(name, sample)

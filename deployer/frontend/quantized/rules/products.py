@@ -96,17 +96,17 @@ def linear_gemm(packer: Packer, node: NodeProto) -> None:
 def float_matmul(packer: Packer, node: NodeProto) -> bool:
     """Compute a product in integers: of a matrix with a constant one, or of two values, in batches."""
     x, w = packer.value(node.input[0]), weight(packer, node, 1)
-    b = packer.value(node.input[1])
-    if x is None or (w is None) == (b is None):
+    other = packer.value(node.input[1]) if w is None else w
+    if x is None or other is None:
         return False
     matrix = w is not None and w.numbers.ndim == 2 and is_matrix(packer, node.input[0], x)
-    if not matrix and not has_batches(packer, node, x, w if b is None else b):
+    if not matrix and not has_batches(packer, node, x, other):
         return False
     result = packer.following_quantizer(node.output[0])
     if result is not None and w is not None and matrix:
         multiply(packer, node, x, w, -1, result)
     elif result is not None:
-        multiply_batches(packer, node, node.input[:2], x, w if b is None else b, result)
+        multiply_batches(packer, node, node.input[:2], x, other, result)
     return result is not None
 
 
@@ -124,12 +124,10 @@ def linear_matmul(packer: Packer, node: NodeProto) -> None:
         multiply_batches(packer, node, (node.input[0], node.input[3]), x, w, result)
 
 
-def has_batches(packer: Packer, node: NodeProto, a: QuantizedValue, b: QuantizedValue | QuantizedConstant | None) -> bool:
+def has_batches(packer: Packer, node: NodeProto, a: QuantizedValue, b: QuantizedValue | QuantizedConstant) -> bool:
     """Whether two operands are known to have two axes or more, and leading axes that Int8MatMul takes."""
-    if b is None or (isinstance(b, QuantizedConstant) and batch_fault(b)):
-        return False
     if isinstance(b, QuantizedConstant):
-        return packer.rank_of(node.input[0], a) > 1
+        return not batch_fault(b) and packer.rank_of(node.input[0], a) > 1
     ranks = [packer.rank_of(name, x) for name, x in zip(node.input, (a, b), strict=True)]
     leading = [packer.declared.get(name, ())[:-2] for name in node.input]
     return min(ranks) > 1 and (not all(leading) or leading[0] == leading[1])
