@@ -12,6 +12,7 @@ import pytest
 
 from deployer import pipeline
 from deployer.sizing.boards import BOARDS, BoardInvalid, boards, core_of, cores, emulators, read_board
+from deployer.sizing.fits import fit_board
 from deployer.sizing.needs import CaseNeeds
 from DeployTest.firmware import nets
 from DeployTest.support.building.command_line import deployer, refused
@@ -215,3 +216,19 @@ def test_programs_beyond_the_machine(place: str, size: int, tmp_path: Path) -> N
     whole, small = needs.on_core(core), needs.on_core(replace(core, **{place: (getattr(core, place)[0], size)}))
     assert whole.train
     assert small == replace(whole, train=None, update=None)
+
+
+@pytest.mark.slow
+@pytest.mark.cortex_m
+def test_a_program_that_does_not_end_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is too slow leaves the instructions unknown; one that the training does not fit is not asked."""
+    needs_core("cortex-m4")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    needs = CaseNeeds(pipeline.load_training(nets.normed_case(tmp_path / "case")), lambda warning: None)
+    monkeypatch.setattr("deployer.sizing.emulated.SECONDS", 1e-3)
+    [board] = [board for board in boards() if board.stem == "stm32f446"]
+    row = fit_board(board, needs)
+    assert row.fits
+    assert row.unknown == ("instructions",)
+    monkeypatch.setattr("deployer.sizing.needs.run_example", None)
+    assert not fit_board(replace(board, flash=1), needs).fits
