@@ -46,6 +46,7 @@ def dispatch(a: argparse.Namespace, console: Terminal) -> int:
         "export": export_model,
         "quantize": quantize_model,
         "sweep": sweep,
+        "fleet": fleet,
         "package": package,
         "fits": fits,
         "rack": rack,
@@ -365,6 +366,13 @@ def sweep(a: argparse.Namespace, console: Terminal) -> int:
     from deployer.commands.sweep.run import run_sweep
 
     return run_sweep(a, console)
+
+
+def fleet(a: argparse.Namespace, console: Terminal) -> int:
+    """Train on many simulated devices."""
+    from deployer.commands.fleet.run import run_fleet_command
+
+    return run_fleet_command(a, console)
 
 
 def package(a: argparse.Namespace, console: Terminal) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from deployer import __version__
 from deployer.commands.config import OPTION, with_config
 from deployer.commands.fit_options import SCHEDULE_GROUP, TARGET_COLUMN, add_export_options, add_fit_options
+from deployer.commands.fleet.options import add_fleet_options
 from deployer.commands.hardware.options import add_fits_options, add_hal_test_options, add_rack_options
 from deployer.commands.lazy_parser import LazyParser, inner_parsers
 from deployer.commands.lm.options import add_lm_options
@@ -113,6 +114,11 @@ def parser(silent: Collection[str] = ()) -> argparse.ArgumentParser:
     add_quantize_options(quantize, _Choices(_named_losses))
     sweep_text = "run another command with varied options, several runs at a time, and compare what comes of them"
     add_sweep_options(commands.add_parser("sweep", help=sweep_text, description=sweep_text))
+    fleet_text = "train a forward ONNX model on many simulated devices, each with its own samples (federated training)"
+    fleet = commands.add_parser("fleet", help=fleet_text, description=fleet_text)
+    fleet.add_argument("model", type=path, metavar="model.onnx", help="forward model")
+    _add_task(fleet)
+    add_fleet_options(fleet)
     package_text = "generate a C library for firmware: it trains and predicts, or of a model's file only predicts"
     package = commands.add_parser("package", help=package_text, description=package_text)
     add_package_options(package)

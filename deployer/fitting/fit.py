@@ -347,7 +347,7 @@ class _Case:
         given = {name: getattr(run, name) for name in names}
         models = {"model": self.model, "evaluated": self.evaluated}
         found = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in models.items()}
-        found |= {"data": _digest(samples), "validation": _digest(held_out) if held_out else "none"}
+        found |= {"data": samples_digest(samples), "validation": samples_digest(held_out) if held_out else "none"}
         found |= {"rates": self.rates(samples).origin, "monitor": f"{run.monitored} {run.monitor_mode}".rstrip()}
         found["partial_accumulation"] = self.updates(samples).origin
         found |= {"canonical_batch": "on, by numbers of samples"} if self.options.canonical_batch else {}
@@ -412,7 +412,8 @@ def expected_origin(expected: Expected) -> list[str] | str:
     return total.hexdigest()[:16]
 
 
-def _digest(samples: Samples) -> str:
+def samples_digest(samples: Samples) -> str:
+    """Digest of all arrays of samples, and of the names of their classes."""
     total = hashlib.sha256()
     if isinstance(samples, SampleStream):
         total.update(f"a stream of {samples.origin.passes} batches".encode())

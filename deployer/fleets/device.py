@@ -1,0 +1,202 @@
+"""A simulated device: an instance of the packaged library, its own samples, and its work in a round.
+
+This module is loaded in each process that runs devices, so it needs numpy and the library alone.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from deployer.fleets.compression import Compression
+from deployer.fleets.options import FAILED, KILLED, NONE
+
+Arrays = dict[str, Any]
+GRADIENT_IMAGE = "gradients"
+"""The name of a reply's image of gradients among its arrays."""
+PASS_COUNTER = "pass"
+"""The tensor of a library's state that random draws of a pass, such as dropout, depend on."""
+PASSES = 1 << 31
+"""Numbers of passes begin again after so many."""
+PARTS, ENDS = "parts", "ends"
+"""Arrays of a data file beside the samples: numbers of samples device by device, and the end of each device's."""
+EXIT = 9
+"""Exit code of a process whose device is killed."""
+
+
+@dataclass(frozen=True)
+class DeviceRules:
+    """Work of a device in a round: passes over its samples, passes per update, the proximal mu, the compression.
+
+    `library` is the folder of the packaged library, `name` its name, `data` the file of samples, of which a pass takes
+    `batch`. `gradients` devices make one pass and reply its gradients. `weights` are the tensors that have a proximal
+    term and are compressed, by name with the names of their gradients; other tensors are sent as they are.
+    """
+
+    library: str
+    name: str
+    data: str
+    batch: int
+    seed: int = 0
+    shuffled: bool = True
+    epochs: int = 1
+    accumulate: int = 1
+    mu: float = 0.0
+    gradients: bool = False
+    weights: tuple[tuple[str, str], ...] = ()
+    compression: Compression = field(default_factory=Compression)
+    own_process: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceTask:
+    """A round's task for a device: global weights, learning rates by group, the number of its first pass.
+
+    `memory` is what the device keeps of its last update, `fault` what is going to happen to it, empty for nothing.
+    """
+
+    device: int
+    round: int
+    weights: Mapping[str, Any]
+    rates: tuple[float, ...] = ()
+    first_pass: int = 0
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    fault: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceReply:
+    """The reply of a device: what it sends, its samples and passes, the mean loss of these, and what it keeps."""
+
+    device: int
+    arrays: Mapping[str, Any]
+    samples: int
+    passes: int
+    loss: float
+    memory: Mapping[str, Any] = field(default_factory=dict)
+
+
+class DeviceLost(RuntimeError):
+    """A device that ends without a reply."""
+
+
+def imported(folder: Path, name: str) -> ModuleType:
+    """The module of a packaged library, by the path of its folder."""
+    spec = importlib.util.spec_from_file_location(f"deployer_fleet_{name}", folder / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@dataclass(frozen=True)
+class Devices:
+    """All devices of a fleet, as one process sees them: the library and the samples are loaded once."""
+
+    rules: DeviceRules
+
+    @cached_property
+    def module(self) -> Any:
+        """The library's module."""
+        return imported(Path(self.rules.library), self.rules.name)
+
+    @cached_property
+    def samples(self) -> dict[str, Any]:
+        """Arrays by data input, and the parts of devices."""
+        with np.load(self.rules.data) as file:
+            return {name: file[name] for name in file.files}
+
+    def part(self, device: int) -> Any:
+        """The numbers of a device's samples."""
+        ends = self.samples[ENDS]
+        return self.samples[PARTS][ends[device - 1] if device else 0 : ends[device]]
+
+    def work(self, task: DeviceTask) -> DeviceReply:
+        """Make the passes of a task; DeviceLost where the task says that the device is lost."""
+        if task.fault == KILLED and self.rules.own_process:
+            os._exit(EXIT)
+        if task.fault in (FAILED, KILLED):
+            raise DeviceLost(f"device {task.device} was {task.fault} as drawn")
+        with self.module.Model() as model:
+            for name, array in task.weights.items():
+                model.weights[name][...] = array
+            for group, rate in enumerate(task.rates):
+                model.set_learning_rate(rate, group)
+            if PASS_COUNTER in model.state:
+                model.state[PASS_COUNTER][...] = task.first_pass % PASSES
+            return self._gradients(model, task) if self.rules.gradients else self._weights(model, task)
+
+    def passes(self, device: int) -> int:
+        """Passes of a device in an epoch."""
+        return -(-len(self.part(device)) // self.rules.batch)
+
+    def fill(self, model: Any, device: int, index: int) -> None:
+        """Fill the inputs of the device's pass of that index, counted over all epochs.
+
+        The last batch of an epoch is filled up with the first samples of its order.
+        """
+        part = self.part(device)
+        epoch, place = divmod(index, self.passes(device))
+        order = np.arange(len(part))
+        if self.rules.shuffled:
+            order = np.random.default_rng([self.rules.seed, device, epoch]).permutation(len(part))
+        numbers = part[order.take(np.arange(place * self.rules.batch, (place + 1) * self.rules.batch), mode="wrap")]
+        for name, place_of in model.inputs.items():
+            if name in self.samples:
+                place_of[...] = self.samples[name][numbers].reshape(place_of.shape)
+
+    def _gradients(self, model: Any, task: DeviceTask) -> DeviceReply:
+        self.fill(model, task.device, task.round - 1)
+        loss = model.train_step()
+        sent = {GRADIENT_IMAGE: np.frombuffer(model.get_gradients(), np.uint8)}
+        known = dict(self.rules.weights)
+        sent |= {name: array.copy() for name, array in model.weights.items() if name not in known}
+        return DeviceReply(task.device, sent, self.rules.batch, 1, loss)
+
+    def _weights(self, model: Any, task: DeviceTask) -> DeviceReply:
+        rules, losses = self.rules, list[float]()
+        each = self.passes(task.device) * rules.epochs
+        waiting = 0
+        for number in range(each):
+            self.fill(model, task.device, (task.round - 1) * each + number)
+            losses.append(model.train_step())
+            waiting += 1
+            if waiting == rules.accumulate or number == each - 1:
+                self._pull(model, task)
+                model.update()
+                waiting = 0
+        after = {name: array.copy() for name, array in model.weights.items()}
+        loss = float(np.mean(np.asarray(losses, np.float64)))
+        samples = len(self.part(task.device))
+        if rules.compression.name == NONE:
+            return DeviceReply(task.device, after, samples, each, loss)
+        known = dict(rules.weights)
+        changes = {name: after[name] - task.weights[name] for name in known}
+        changes = {name: change + task.memory.get(name, np.float32(0)) for name, change in changes.items()}
+        sent = rules.compression.packed(changes)
+        found = rules.compression.unpacked(sent, {name: change.shape for name, change in changes.items()})
+        memory = {name: change - found[name] for name, change in changes.items()}
+        sent |= {name: array for name, array in after.items() if name not in known}
+        return DeviceReply(task.device, sent, samples, each, loss, memory)
+
+    def _pull(self, model: Any, task: DeviceTask) -> None:
+        """Add the gradient of the proximal term, mu (w - w0), to the gradients that wait for the update."""
+        if self.rules.mu:
+            mu = np.float32(self.rules.mu)
+            for name, gradient in self.rules.weights:
+                model.state[gradient] += mu * (model.weights[name] - task.weights[name])
+
+
+@lru_cache(maxsize=1)
+def devices_of(rules: DeviceRules) -> Devices:
+    """The devices of these rules, loaded once in a process."""
+    return Devices(rules)
