@@ -10,7 +10,7 @@ PYTEST ?= # more words for pytest
 unexport PYTHONDONTWRITEBYTECODE
 LOCKED := --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 
-.PHONY: demo test test-slow torch-environment test-torch test-torch-sample test-cluster coverage test-siracusa test-zephyr check package renew pages notebooks docs bench benchmarks golden schedules lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean
+.PHONY: demo test test-slow torch-environment test-torch test-torch-sample test-cluster test-fleet coverage test-siracusa test-zephyr check package renew pages notebooks docs bench benchmarks golden schedules lock wheel fuzz detection mutants io-faults runtime-cases runtime-results runtime-operators clean
 
 demo: $(READY)
 	$(PY) -m DeployTest.models.autoencoder out/demo
@@ -40,6 +40,12 @@ test-cluster: # sweeps by a study of Optuna and on a Dask cluster, in an environ
 	out/cluster-environment/bin/python -m pip install $(LOCKED)
 	out/cluster-environment/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r DeployTest/sweeps/requirements.txt
 	out/cluster-environment/bin/python -m pytest -q -m cluster --must-run=cluster $(PYTEST)
+
+test-fleet: # fleets under Flower, in an environment of their own: Flower asks for other versions of two packages
+	test -x out/fleet-environment/bin/python || $(PYTHON) -m venv out/fleet-environment
+	sed '/^rich==/d; /^packaging==/d' requirements.txt >out/fleet-environment/requirements.txt
+	out/fleet-environment/bin/python -m pip install --quiet --disable-pip-version-check -r out/fleet-environment/requirements.txt -r DeployTest/fleets/requirements.txt
+	out/fleet-environment/bin/python -m pytest -q -m fleet --must-run=fleet $(PYTEST)
 
 coverage: torch-environment # what of PyTorch can be trained, into docs/pytorch-coverage.md; some hours on two cores
 	$(TORCH) -m pip install --quiet --disable-pip-version-check -r DeployTest/suites/torch_models/requirements.txt

@@ -29,6 +29,7 @@ MARKERS = {
     "zephyr": "needs Zephyr's source",
     "cluster": "needs Dask and Optuna",
     "cuda": "needs an NVIDIA GPU",
+    "fleet": "needs Flower",
     "slow": "takes more than a few seconds",
     "matrix(keep)": "of its cases `keep`, evenly spread, are quick, and the others slow",
 }

@@ -50,7 +50,7 @@ def test_an_unknown_job_is_refused() -> None:
     run = ci("tests", "lints")
     assert run.returncode == 2
     assert "lints" in run.stderr
-    assert "lint tests package docs slow-part slow torch-sample torch cluster siracusa zephyr" in run.stderr
+    assert "lint tests package docs slow-part slow torch-sample torch cluster fleet siracusa zephyr" in run.stderr
 
 
 @pytest.mark.parametrize(("job", "variable"), [("siracusa", "GVSOC_INSTALL_DIR"), ("zephyr", "ZEPHYR_BASE")])

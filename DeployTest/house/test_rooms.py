@@ -68,7 +68,7 @@ def test_no_room_imports_upwards() -> None:
     assert floors[-4:] == [
         {"pipeline", "firmware", "quantization"},
         {"fitting", "sizing", "sweeps"},
-        {"lm", "racks", "torch"},
+        {"fleets", "lm", "racks", "torch"},
         {"commands"},
     ]
 

@@ -193,7 +193,8 @@ class Devices:
         if self.rules.mu:
             mu = np.float32(self.rules.mu)
             for name, gradient in self.rules.weights:
-                model.state[gradient] += mu * (model.weights[name] - task.weights[name])
+                waiting = model.state[gradient]
+                waiting += mu * (model.weights[name] - task.weights[name])
 
 
 @lru_cache(maxsize=1)

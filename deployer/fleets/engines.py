@@ -59,8 +59,8 @@ def arrived(task: DeviceTask, reply: DeviceReply) -> DeviceOutcome:
 
 
 def shortened_cause(error: object) -> str:
-    """The text of an error, of a bounded length."""
-    return str(error)[:LONGEST_CAUSE]
+    """The first line of an error's text, of a bounded length."""
+    return str(error).partition("\n")[0][:LONGEST_CAUSE]
 
 
 def engine_of(backend: str, workers: int) -> Engine:

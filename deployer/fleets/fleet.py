@@ -58,7 +58,7 @@ class Fleet:
     """A fleet: its strategy, devices and their samples, local work, and where it runs.
 
     `validation` is a share of the samples or a file of others. `epochs` over a device's samples make a round, with
-    `accumulate` passes per update; `split` chooses the samples of devices, with that `concentration` or so many
+    `per_update` passes per update; `split` chooses the samples of devices, with that `concentration` or so many
     `shards` each.
     """
 
@@ -70,7 +70,7 @@ class Fleet:
     shards: int = 2
     validation: float | Path | None = None
     epochs: int = 1
-    accumulate: int = 1
+    per_update: int = 1
     shuffle: bool = True
     compression: Compression = field(default_factory=Compression)
     backend: str = THREADS
@@ -84,15 +84,15 @@ class Fleet:
 
     @property
     def device_passes(self) -> int:
-        """Passes per update that the library has room for: with a proximal term its gradients have to outlive a pass."""
+        """Passes per update of the library; with a proximal term at least two, as gradients then outlive a pass."""
         if self.is_gradients:
             return max(self.options.per_round or self.devices, 2)
-        return max(self.accumulate, 2 if self.strategy.mu else 1)
+        return max(self.per_update, 2 if self.strategy.mu else 1)
 
 
 @dataclass(frozen=True, eq=False)
 class FleetRun:
-    """The end of a fleet: global weights by the model's names, its report, and the fault that ended it early, if any."""
+    """The end of a fleet: global weights by the model's names, its report, and the fault that ended it, if any."""
 
     weights: dict[str, Array]
     report: FleetReport
@@ -127,7 +127,7 @@ def run_fleet(
         raise FileProblem(f"{folder / CHECKPOINT} does not exist", hint="start without --resume")
     files = (*GRAPHS, RECORD, SAMPLES, CHECKPOINT, *TRAINED, TABLE, PAGE, REPORT)
     with output.opened(folder, files, force):
-        made = prepared(task, problem, samples, fleet.accumulate, origin, folder, force)
+        made = prepared(task, problem, samples, fleet.per_update, origin, folder, force)
         library = build_library(made, fleet.device_passes, folder, force, progress, warn)
         measure = None if held_out is None else measure_of(made, task, model, held_out, folder, force, progress)
         with _data_file(folder, samples, parts) as path:
@@ -153,7 +153,9 @@ def _samples(problem: Any, data: Path, fleet: Fleet, warn: Warn) -> tuple[Sample
         samples, counts = folder_samples(data, problem, warn)
         if fleet.devices not in (0, len(counts)):
             facts = [("files", str(len(counts))), ("--devices", str(fleet.devices))]
-            raise OptionProblem(f"{data} has another number of files than there are devices", facts, "leave out --devices")
+            raise OptionProblem(
+                f"{data} has another number of files than there are devices", facts, "leave out --devices"
+            )
         if isinstance(fleet.validation, float):
             hint = "a file of samples that no device has, or no --validation"
             raise OptionProblem("--split files leaves no share for --validation", hint=hint)
@@ -185,7 +187,7 @@ def _check(fleet: Fleet) -> None:
         facts = [("asked in a round", str(asked))]
         raise OptionProblem(f"--min-replies {options.min_replies} is more than a round asks", facts, "fewer")
     if fleet.is_gradients:
-        given = {"--epochs": fleet.epochs > 1, "--accumulate-grad-batches": fleet.accumulate > 1}
+        given = {"--epochs": fleet.epochs > 1, "--accumulate-grad-batches": fleet.per_update > 1}
         given["--compress"] = fleet.compression.name != NONE
         for option in (option for option, is_given in given.items() if is_given):
             cause = f"{option} has no effect with --strategy gradients, where each device makes one pass"
@@ -204,7 +206,7 @@ def _origin(
 ) -> dict[str, str]:
     """All that determines the bits of a fleet's rounds; how they are distributed and how many there are does not."""
     options = fleet.options
-    local = {name: getattr(fleet, name) for name in ("epochs", "accumulate", "shuffle")}
+    local = {name: getattr(fleet, name) for name in ("epochs", "per_update", "shuffle")}
     given = {"seed": options.seed, "per_round": options.per_round, "lr_schedule": task.lr_scheduler or ""}
     given |= {"warmup": task.warmup_steps, "rounds": options.rounds if task.lr_schedule else 0}
     rule = asdict(replace(task, groups=(), expected=(), lr_scheduler="", warmup_steps=""))
@@ -237,7 +239,7 @@ def _rules(made: Prepared, fleet: Fleet, library: Path, data: Path, batch: int) 
         fleet.options.seed,
         fleet.shuffle,
         fleet.epochs,
-        fleet.accumulate,
+        fleet.per_update,
         fleet.strategy.mu,
         fleet.is_gradients,
         tuple(made.gradients.items()),
@@ -253,8 +255,6 @@ def _federation(
     groups, shown = list[Any](), [rate] * rounds
     schedule = task.lr_schedule
     if schedule is not None:
-        if schedule.watches:
-            raise OptionProblem("a fleet has no schedule that follows a metric", hint="another --lr-scheduler")
         groups = list(made.problem.rated(made.program, schedule, rounds)[1].tolist())
         shown = schedule.rates([rate], rounds, rate)[:, 0].tolist()
     module = imported(Path(rules.library), rules.name)
@@ -309,7 +309,7 @@ def _about(
         learning_rates=tuple(dict.fromkeys(rule.rate for rule in made.problem.rules.values())),
         lr_schedule=schedule.schedule.name if schedule else "",
         batch=samples.batch,
-        accumulation=fleet.accumulate,
+        accumulation=fleet.per_update,
         parameters=facts.parameter_count(records(made.problem.tensors)),
         version=__version__,
         command=command,
@@ -325,9 +325,13 @@ def _report(
     held_out: Samples | None,
 ) -> FleetReport:
     strategy = ", ".join(f"{name} {value}" for name, value in _named(fleet).items())
-    split = {"dirichlet": f", concentration {fleet.concentration:g}", "shards": f", {fleet.shards} each"}.get(fleet.split, "")
+    split = {"dirichlet": f", concentration {fleet.concentration:g}", "shards": f", {fleet.shards} each"}.get(
+        fleet.split, ""
+    )
     sizes = tuple(len(part) for part in parts)
-    compression = fleet.compression.name + (f", share {fleet.compression.share:g}" if fleet.compression.share < 1 else "")
+    compression = fleet.compression.name + (
+        f", share {fleet.compression.share:g}" if fleet.compression.share < 1 else ""
+    )
     described = FleetFacts(
         strategy,
         fleet.split + split,

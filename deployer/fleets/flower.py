@@ -21,7 +21,7 @@ from typing import Any
 from deployer.core.errors import OptionProblem, ToolFailed, ToolMissing
 from deployer.fleets.device import DeviceReply, DeviceRules, DeviceTask, devices_of
 from deployer.fleets.engines import Ask, DeviceOutcome, arrived, shortened_cause
-from deployer.fleets.options import BACKENDS, FAILED, LATE, LOOP, RAY
+from deployer.fleets.options import BACKENDS, FAILED, LATE, LOOP, PROCESSES, RAY, THREADS
 from deployer.fleets.worker_processes import WorkerProcess
 
 CONFIG, WEIGHTS, MEMORY, UPDATE, METRICS = "config", "weights", "memory", "update", "metrics"
@@ -42,6 +42,7 @@ MODULES = {
     "grid": "flwr.superlink.grid",
     "federation": "flwr.superlink.federation",
     "store": "flwr.supercore.object_store",
+    "common": "flwr.common.constant",
     "constants": "flwr.supercore.constant",
     "run": "flwr.supercore.run",
     "identity": "flwr.supercore.task_identity",
@@ -58,7 +59,6 @@ def flower_engine(backend: str, workers: int) -> "FlowerEngine":
             hint = INSTALL if name == "flwr" else f"{INSTALL}, {others}"
             raise ToolMissing(f"{name} is not installed", [("--backend", backend)], hint)
     os.environ.update(QUIET)
-    logging.getLogger("flwr").setLevel(logging.CRITICAL)
     most = min(32, (os.cpu_count() or 1) + 4)
     if workers > most:
         cause = f"--workers {workers} is more than Flower's runtime has threads for"
@@ -70,7 +70,9 @@ def flower_engine(backend: str, workers: int) -> "FlowerEngine":
 def _flower() -> Any:
     """Flower's modules by the names above; ToolFailed where a version has them in other places."""
     try:
-        return SimpleNamespace(**{name: importlib.import_module(path) for name, path in MODULES.items()})
+        found = SimpleNamespace(**{name: importlib.import_module(path) for name, path in MODULES.items()})
+        logging.getLogger("flwr").setLevel(logging.CRITICAL)  # its errors are outcomes here; importing sets the level
+        return found
     except ImportError as error:
         facts = [("cause", str(error))]
         raise ToolFailed("this version of Flower has another simulation runtime", facts, INSTALL) from error
@@ -194,11 +196,35 @@ def _run_client(app: Any, message: Any, context: Any) -> tuple[Any, Any]:
     return app(message, context), context
 
 
-def _ray_backend(workers: int) -> Any:
-    """Flower's own back end of Ray, with so many actors."""
-    settings = {"include_dashboard": False, "num_cpus": workers, "logging_level": logging.CRITICAL}
-    config = {"init_args": {**settings, "log_to_driver": False}, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
-    return importlib.import_module(RAY_MODULE).RayBackend({**config, "actor": {"tensorflow": 0}})
+class RayBackend:
+    """Flower's back end of Ray, with so many actors; one whose process dies is replaced, where Flower's would stay."""
+
+    def __init__(self, workers: int) -> None:
+        settings = {"include_dashboard": False, "num_cpus": workers, "logging_level": logging.CRITICAL}
+        config: dict[str, Any] = {"init_args": {**settings, "log_to_driver": False}, "actor": {"tensorflow": 0}}
+        config["client_resources"] = {"num_cpus": 1, "num_gpus": 0.0}
+        self._backend = importlib.import_module(RAY_MODULE).RayBackend(config)
+        self._died = importlib.import_module("ray.exceptions").RayActorError
+
+    def process_message(self, message: Any, context: Any) -> tuple[Any, Any]:
+        """Run the ClientApp in an actor that is idle."""
+        pool = self._backend.pool
+        job = self._backend.app_fn, message, str(message.metadata.dst_node_id), context
+        future = pool.submit(lambda actor, *given: actor.run.remote(*given), job)
+        try:
+            found: tuple[Any, Any] = pool.fetch_result_and_return_actor_to_pool(future)
+        except self._died as error:
+            pool._future_to_actor.pop(future)
+            pool.pool.append(pool.create_actor_fn())
+            raise RuntimeError("the device's process has ended") from error
+        except Exception:
+            pool.add_actor_back_to_pool(future)
+            raise
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else Flower's back end has."""
+        return getattr(self._backend, name)
 
 
 class _Watched:
@@ -217,7 +243,7 @@ class _Watched:
         return getattr(self._backend, name)
 
 
-BUILDERS: dict[str, Callable[[int], Any]] = dict(zip(BACKENDS, (ThreadBackend, ProcessBackend, _ray_backend), strict=False))
+BUILDERS: dict[str, Callable[[int], Any]] = {THREADS: ThreadBackend, PROCESSES: ProcessBackend, RAY: RayBackend}
 
 
 @dataclass(frozen=True)
@@ -280,7 +306,7 @@ class _Link:
         run = flower.run.Run.create_empty(run_id=1)
         run.primary_task_id, run.federation_id = 1, constants.NOOP_FEDERATION_ID
         identity = flower.identity.TaskIdentity
-        identity.task_id, identity.run_id, identity.node_id = 1, run.run_id, importlib.import_module("flwr.common.constant").SUPERLINK_NODE_ID
+        identity.task_id, identity.run_id, identity.node_id = 1, run.run_id, flower.common.SUPERLINK_NODE_ID
         state = self.factory.state()
         state.run_ids[run.run_id] = flower.records.RunRecord(run=run)
         state.task_store[1] = flower.task.Task(task_id=1, run_id=run.run_id)
@@ -289,7 +315,7 @@ class _Link:
         self.node_of = {device: node for node, device in self.nodes.items()}
         self.grid = flower.grid.InMemoryGrid(self.factory, pull_interval=POLL)
         self.grid.set_run(run)
-        config, records = {}, flower.app.RecordDict()
+        config, records = dict[str, Any](), flower.app.RecordDict()
         self.context = flower.app.Context(
             run_id=run.run_id, node_id=0, node_config=config, state=records, run_config=config
         )

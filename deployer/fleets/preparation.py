@@ -38,6 +38,7 @@ from deployer.sizing.needs import material
 from deployer.sizing.objects import run_tool
 from deployer.training.order import Order, Samples
 from deployer.training.problem import Problem
+from deployer.training.samples import write_npz
 from deployer.training.step_problem import read_record
 from deployer.training.tables import Request
 
@@ -78,7 +79,13 @@ def folder_samples(folder: Path, problem: Problem, warn: Warn) -> tuple[Samples,
 
 
 def prepared(
-    task: Task, problem: Problem, samples: Samples, accumulate: int, origin: Mapping[str, str], folder: Path, force: bool
+    task: Task,
+    problem: Problem,
+    samples: Samples,
+    accumulate: int,
+    origin: Mapping[str, str],
+    folder: Path,
+    force: bool,
 ) -> Prepared:
     """Write the run's files, without a checkpoint, and read its program. Raises what reading and checking raise."""
     with output.scratch(folder) as scratch:
@@ -120,7 +127,9 @@ def build_library(made: Prepared, accumulate: int, folder: Path, force: bool, pr
     return place
 
 
-def measure_of(made: Prepared, task: Task, model: Path, held_out: Samples, folder: Path, force: bool, progress: Progress) -> Measure:
+def measure_of(
+    made: Prepared, task: Task, model: Path, held_out: Samples, folder: Path, force: bool, progress: Progress
+) -> Measure:
     """Measure of the model as it is in use, on samples that no device trains on, as `deployer fit` measures."""
     if read_record(model) is not None:
         cause = f"{model} holds a training step, and validation needs the model as it is in use"
@@ -144,7 +153,7 @@ def measure_of(made: Prepared, task: Task, model: Path, held_out: Samples, folde
 def write_devices(path: Path, samples: Samples, parts: Parts) -> None:
     """Write the file of all devices' samples."""
     ends = np.cumsum([len(part) for part in parts])
-    np.savez(path, **samples.arrays, **{PARTS: np.concatenate(parts), ENDS: ends})
+    write_npz(path, {**samples.arrays, PARTS: np.concatenate(parts), ENDS: ends})
 
 
 def numbers_of(rules: DeviceRules, parts: Parts) -> Sequence[int]:

@@ -74,7 +74,17 @@ def rounds_csv(rows: Sequence[EpochRow], records: Sequence[RoundRecord]) -> str:
     names = list(dict.fromkeys(name for row in rows for name in row.named_metrics))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    counts = ["asked", "replied", "late", "failed", "samples", "bytes_down", "bytes_up", "late_devices", "failed_devices"]
+    counts = [
+        "asked",
+        "replied",
+        "late",
+        "failed",
+        "samples",
+        "bytes_down",
+        "bytes_up",
+        "late_devices",
+        "failed_devices",
+    ]
     writer.writerow(["round", "passes", "loss", "learning_rate", *names, *counts])
     for row, record in zip(rows, records, strict=True):
         found = row.named_metrics

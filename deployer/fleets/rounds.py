@@ -16,7 +16,7 @@ from deployer.fitting.history import EpochRow
 from deployer.fitting.runs.run_files import CHECKPOINT
 from deployer.fleets.compression import Arrays, Compression, sent_bytes
 from deployer.fleets.device import GRADIENT_IMAGE, PASS_COUNTER, PASSES, DeviceTask
-from deployer.fleets.engines import Ask, DeviceOutcome
+from deployer.fleets.engines import Ask
 from deployer.fleets.options import FAILED, GRADIENTS, KILLED, LATE, NONE, REPLIED
 from deployer.fleets.preparation import Measure
 from deployer.fleets.strategies import DevicePart, ServerState, Strategy, stepped
@@ -157,7 +157,9 @@ class Federation:
         gradients = self.strategy.name == GRADIENTS
         found = []
         for place, (device, fault) in enumerate(zip(asked, faults, strict=True)):
-            first = (number - 1) * len(asked) + place if gradients else ((number - 1) * len(self.passes) + device) * most
+            first = (
+                (number - 1) * len(asked) + place if gradients else ((number - 1) * len(self.passes) + device) * most
+            )
             known = self.memory.get(device, {})
             found.append(DeviceTask(device, number, self.server.weights, rates, first, known, fault))
         return found
@@ -176,7 +178,9 @@ class Federation:
         record = RoundRecord(
             number,
             tuple(task.device for task in tasks),
-            *by_name.values(),
+            by_name[REPLIED],
+            by_name[LATE],
+            by_name[FAILED],
             samples,
             len(tasks) * sent_bytes(self.server.weights),
             sum(sent_bytes(part.arrays) for part in parts),
@@ -260,7 +264,7 @@ class Federation:
         place = read_checkpoint(path, self.origin)
         with damage(f"{path} is not the checkpoint of a fleet", "a folder of `deployer fleet`"):
             facts = parse_json(place.state[FACTS].tobytes().decode(), nonfinite=True)
-            records = [RoundRecord(**{k: tuple(v) if isinstance(v, list) else v for k, v in f.items()}) for f in facts]
+            records = [_record(fact) for fact in facts]
         self.rows, self.records = list(place.rows), records
         weights = {name: np.array(place.state[name], np.float32) for name in self.server.weights}
         known = {*weights, *self.model.state, FACTS}
@@ -273,3 +277,9 @@ class Federation:
         for name, array in self.model.state.items():
             array[...] = place.state[name]
         self._set(weights)
+
+
+def _record(fact: Mapping[str, Any]) -> RoundRecord:
+    """The record of a round as JSON has it; TypeError where it is none."""
+    fields: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in fact.items()}
+    return RoundRecord(**fields)

@@ -1,5 +1,6 @@
 """Parts of the samples for each device: at random, by drawn shares of each class, by shards of sorted labels."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,7 +50,7 @@ def shard_parts(labels: Array, devices: int, each: int, seed: int) -> Parts:
 def file_parts(counts: Sequence[int]) -> Parts:
     """Parts of samples that lie one file behind another, so many in each."""
     ends = np.cumsum([0, *counts])
-    return tuple(np.arange(first, last) for first, last in zip(ends[:-1], ends[1:], strict=True))
+    return tuple(np.arange(first, last) for first, last in itertools.pairwise(ends))
 
 
 def class_numbers(labels: Array, split: str) -> Array:

@@ -1,5 +1,6 @@
 """Processes that call a function for a thread each, and are started again where they die."""
 
+import contextlib
 import multiprocessing
 from collections.abc import Callable
 from typing import Any
@@ -50,10 +51,8 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the process."""
-        try:
+        with contextlib.suppress(OSError):
             self._pipe.send(None)
-        except OSError:
-            pass
         self._process.join(WAIT)
         if self._process.is_alive():
             self._process.kill()

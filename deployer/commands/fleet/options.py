@@ -16,7 +16,9 @@ def add_fleet_options(p: argparse.ArgumentParser) -> None:
     text = "validation set of the global model: a fraction of the samples, or separate samples (default: none)"
     data.add_argument("--validation", metavar="FRACTION|FILE|FOLDER", help=text)
     data.add_argument("--devices", type=positive, metavar="N", help="number of devices (with --split files: its files)")
-    text = "samples of each device: at random, with drawn shares of each class, some shards of the sorted labels, or one"
+    text = (
+        "samples of each device: at random, with drawn shares of each class, some shards of the sorted labels, or one"
+    )
     text += " file for each (default iid)"
     data.add_argument("--split", choices=SPLITS, default=SPLITS[0], help=text)
     text = "with --split dirichlet: concentration of the drawn shares; less is less equal (default 0.5)"

@@ -33,6 +33,10 @@ DEFAULTS: dict[str, dict[str, float]] = {
 """Numbers of a split, a compression or a strategy, by the choices that have them."""
 
 
+POSITIVE = ("concentration", "top_share", "server_epsilon")
+"""Numbers that may not be 0."""
+
+
 def run_fleet_command(a: argparse.Namespace, console: Terminal) -> int:
     """Train the fleet. A round that lacks replies is an error, raised when all files are written."""
     fleet = fleet_of(a)
@@ -80,7 +84,7 @@ def fleet_of(a: argparse.Namespace) -> Fleet:
         given, flag = vars(a)[name], f"--{name.replace('_', '-')}"
         if given is not None and not own:
             raise OptionProblem(f"{flag} has no effect here", hint=f"leave it out: it belongs to {', '.join(owners)}")
-        if given is not None and given < 0 or (name in ("concentration", "top_share", "server_epsilon") and given == 0):
+        if given is not None and not (given > 0 or (given == 0 and name not in POSITIVE)):
             raise OptionProblem(f"{flag} {given:g} is not positive", hint="a positive number")
         numbers[name] = float(given if given is not None else own[0] if own else 0.0)
     if numbers["top_share"] > 1:
@@ -111,7 +115,7 @@ def fleet_of(a: argparse.Namespace) -> Fleet:
         shards=int(numbers["shards"]),
         validation=Path(a.validation) if share is None and a.validation is not None else share,
         epochs=a.epochs,
-        accumulate=a.accumulate_grad_batches,
+        per_update=a.accumulate_grad_batches,
         shuffle=not a.no_shuffle,
         compression=Compression(a.compress, numbers["top_share"] or 1.0),
         backend=a.backend,
