@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from deployer.fleets.device import DeviceRules, DeviceTask, Devices, imported
+from deployer.fleets.device import DeviceRules, Devices, DeviceTask, imported
 from deployer.fleets.options import FAILED, LATE
 from deployer.fleets.preparation import write_devices
 from deployer.fleets.splits import dirichlet_parts
@@ -123,11 +123,11 @@ def main() -> None:
         rows += [
             fleet(folder, "5 % late, 5 % lost", *way, *faults)
             for way in ways
-            if way[0] == "loop" or way[1] > 1 and way[0] == "threads"
+            if way[0] == "loop" or (way[1] > 1 and way[0] == "threads")
         ]
         rows += [fleet(folder, "5 % late, 5 % killed", *way, *few) for way in ways if way[0] == "loop" or way[1] > 1]
         way = ways[2] if len(ways) > 2 else ways[0]
-        sums = [*base, "--strategy", "gradients", "--lr", 0.0005]
+        sums = [*base, "--strategy", "gradients", "--lr", 0.0003]
         rows.append(fleet(folder, "gradients", *way, *sums))
         alone = accumulated(folder)
     record = {"processor": processor(), "digits": digits_source(), "accumulated": alone}
