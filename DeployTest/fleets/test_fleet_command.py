@@ -320,7 +320,7 @@ def test_errors(name: str, place: FleetPlace, tmp_path: Path, capsys: pytest.Cap
 
 
 def test_another_fleet_is_not_resumed(place: FleetPlace, averaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What differs is named, and nothing is changed."""
+    """The error names what differs, and nothing is changed."""
     out = place.folder / "other"
     shutil.copytree(averaged, out)
     before = (out / "checkpoint.safetensors").read_bytes()

@@ -67,7 +67,7 @@ def test_other_messages(place: FleetPlace, words: Sequence[str]) -> None:
 @needs_flower
 @pytest.mark.parametrize("backend", [THREADS, PROCESSES, RAY])
 def test_killed_devices_are_no_success(place: FleetPlace, backend: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where killed devices leave a round without enough replies, the exit code is 2 and the error names them."""
+    """Killed devices leave a round without enough replies: the exit code is 2, and the error names them."""
     words = ["--devices", DEVICES, "--rounds", ROUNDS, "--killed", 0.3, "--seed", 4, "--backend", backend]
     code, out = place.run(f"killed_{backend}", *words)
     error = capsys.readouterr().err

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployer.core.errors import DatasetMismatch, OptionProblem
-from deployer.fleets.splits import dirichlet_parts, file_parts, parts_of, shard_parts, split_parts
+from deployer.fleets.splits import dirichlet_parts, parts_of_files, parts_of, shard_parts, split_parts
 
 pytestmark = [pytest.mark.host]
 CASES = st.tuples(st.integers(1, 12), st.integers(0, 60), st.integers(1, 5), st.integers(0, 99))
@@ -57,7 +57,7 @@ def test_few_labels_of_shards() -> None:
 def test_equal_parts_and_files() -> None:
     """Parts differ by one sample at most; files keep their order."""
     assert sorted({len(part) for part in parts_of(11, 4, 0)}) == [2, 3]
-    assert [part.tolist() for part in file_parts([2, 3])] == [[0, 1], [2, 3, 4]]
+    assert [part.tolist() for part in parts_of_files([2, 3])] == [[0, 1], [2, 3, 4]]
 
 
 def test_refusals() -> None:

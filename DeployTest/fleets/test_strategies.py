@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployer.fleets.compression import Compression
-from deployer.fleets.strategies import DevicePart, ServerState, Strategy, mean_of, stepped
+from deployer.fleets.strategies import DevicePart, ServerState, FleetStrategy, mean_of, stepped
 
 pytestmark = [pytest.mark.host]
 DEVICES, SIZE = 7, 33
@@ -38,7 +38,7 @@ def drawn(seed: int) -> tuple[ServerState, list[DevicePart]]:
 def test_order_of_replies(order: list[int], name: str, changes: bool, seed: int) -> None:
     """Two rounds have the same bits in any order, though sums of floats depend on it."""
     state, parts = drawn(seed)
-    strategy = Strategy(name, 0.5)
+    strategy = FleetStrategy(name, 0.5)
     first = second = state
     for _ in range(2):
         first = stepped(strategy, first, parts, changes, ("mean",))
@@ -73,7 +73,7 @@ def test_each_strategy_by_hand() -> None:
     """Three rounds of each strategy beside its paper's formulas, written out for one number after another."""
     for name, rate in (("fedavg", 1.0), ("fedavgm", 0.7), ("fedadam", 0.02)):
         state, _ = drawn(2)
-        strategy = Strategy(name, rate, 0.8, 0.95, 1e-4)
+        strategy = FleetStrategy(name, rate, 0.8, 0.95, 1e-4)
         weight, first, second = [float(x) for x in state.weights["w"]], [0.0] * SIZE, [0.0] * SIZE
         for number in range(3):
             _, parts = drawn(10 + number)
@@ -102,7 +102,7 @@ def test_statistics_are_averaged_as_they_are() -> None:
     """Running statistics are no weights: the server's optimizer leaves them alone, also beside changes."""
     state, parts = drawn(3)
     for name in NAMES:
-        found = stepped(Strategy(name, 0.1), state, parts, True, ("mean",)).weights
+        found = stepped(FleetStrategy(name, 0.1), state, parts, True, ("mean",)).weights
         assert found["mean"].tobytes() == mean_of(parts, "mean").astype(np.float32).tobytes()
         assert found["w"].tobytes() != mean_of(parts, "w").astype(np.float32).tobytes()
 

@@ -18,7 +18,7 @@ from packaging.specifiers import SpecifierSet
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements.lock"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-FOREIGN = {"torch", "tensorboard", "mlflow", "wandb", "tokenizers", "distributed", "optuna", "flwr"}
+FOREIGN = {"torch", "tensorboard", "mlflow", "wandb", "tokenizers", "distributed", "optuna", "flwr", "ray"}
 """Packages of extras that no lock has: they have a build per accelerator, or come with the client of a service."""
 
 

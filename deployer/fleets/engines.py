@@ -12,7 +12,7 @@ LONGEST_CAUSE = 300
 
 @dataclass(frozen=True, eq=False)
 class DeviceOutcome:
-    """What became of a device in a round: one of `OUTCOMES`, with a cause or with the reply."""
+    """End of a device in a round: one of `OUTCOMES`, with a cause or with the reply."""
 
     device: int
     outcome: str

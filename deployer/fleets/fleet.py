@@ -26,7 +26,7 @@ from deployer.fleets.preparation import (
     DATA,
     NAME,
     Measure,
-    Prepared,
+    PreparedFleet,
     build_library,
     folder_samples,
     measure_of,
@@ -36,8 +36,8 @@ from deployer.fleets.preparation import (
 )
 from deployer.fleets.results import FleetFacts, FleetReport, fleet_page, rounds_csv
 from deployer.fleets.rounds import Federation, FleetOptions, Told
-from deployer.fleets.splits import Parts, file_parts, split_parts
-from deployer.fleets.strategies import ServerState, Strategy
+from deployer.fleets.splits import Parts, parts_of_files, split_parts
+from deployer.fleets.strategies import ServerState, FleetStrategy
 from deployer.planning.plan_choice import Progress, silent
 from deployer.reports import facts
 from deployer.reports.facts import RunFacts
@@ -62,7 +62,7 @@ class Fleet:
     `shards` each.
     """
 
-    strategy: Strategy = field(default_factory=Strategy)
+    strategy: FleetStrategy = field(default_factory=FleetStrategy)
     options: FleetOptions
     devices: int = 0
     split: str = "iid"
@@ -159,7 +159,7 @@ def _samples(problem: Any, data: Path, fleet: Fleet, warn: Warn) -> tuple[Sample
         if isinstance(fleet.validation, float):
             hint = "a file of samples that no device has, or no --validation"
             raise OptionProblem("--split files leaves no share for --validation", hint=hint)
-        parts: Parts | None = file_parts(counts)
+        parts: Parts | None = parts_of_files(counts)
     else:
         if not fleet.devices:
             raise OptionProblem(f"--split {fleet.split} needs --devices", hint="--devices N, or --split files")
@@ -230,7 +230,7 @@ def _data_file(folder: Path, samples: Samples, parts: Parts) -> Iterator[Path]:
         yield scratch / DATA
 
 
-def _rules(made: Prepared, fleet: Fleet, library: Path, data: Path, batch: int) -> DeviceRules:
+def _rules(made: PreparedFleet, fleet: Fleet, library: Path, data: Path, batch: int) -> DeviceRules:
     return DeviceRules(
         str(library.absolute()),
         NAME,
@@ -249,7 +249,7 @@ def _rules(made: Prepared, fleet: Fleet, library: Path, data: Path, batch: int) 
 
 
 def _federation(
-    made: Prepared, task: Task, fleet: Fleet, rules: DeviceRules, parts: Parts, origin: Mapping[str, str]
+    made: PreparedFleet, task: Task, fleet: Fleet, rules: DeviceRules, parts: Parts, origin: Mapping[str, str]
 ) -> Federation:
     rounds, rate = fleet.options.rounds, made.problem.learning_rate
     groups, shown = list[Any](), [rate] * rounds
@@ -298,7 +298,7 @@ def _played(
 
 
 def _about(
-    made: Prepared, task: Task, fleet: Fleet, model: Path, data: Path, samples: Samples, command: str
+    made: PreparedFleet, task: Task, fleet: Fleet, model: Path, data: Path, samples: Samples, command: str
 ) -> RunFacts:
     schedule = task.lr_schedule
     return RunFacts(
@@ -368,8 +368,8 @@ def _report(
 def _named(fleet: Fleet) -> dict[str, str]:
     """The strategy and those of its numbers that it uses."""
     strategy = fleet.strategy
-    used = {"fedavgm": ("server_lr", "momentum"), "fedprox": ("mu",)}
-    used["fedadam"] = ("server_lr", "momentum", "decay", "stabilizer")
+    used = {"fedavgm": ("server_lr", "beta1"), "fedprox": ("mu",)}
+    used["fedadam"] = ("server_lr", "beta1", "beta2", "epsilon")
     names = {name: f"{getattr(strategy, name):g}" for name in used.get(strategy.name, ())}
     return {strategy.name: "", **names}
 

@@ -13,6 +13,7 @@ import os
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -28,6 +29,8 @@ CONFIG, WEIGHTS, MEMORY, UPDATE, METRICS = "config", "weights", "memory", "updat
 """Records of messages: settings and weights of a task; update and metrics of a reply; what a device keeps in both."""
 POLL = 0.02
 """Seconds between looks for replies."""
+WINDOW = 64
+"""Messages that are under way at most: the runtime looks through all of them for each node that waits."""
 INSTALL = "pip install 'deployer[fleet]', or --backend loop"
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 """Variables by which Flower and Ray send nothing to their makers."""
@@ -70,6 +73,8 @@ def flower_engine(backend: str, workers: int) -> "FlowerEngine":
 def _flower() -> Any:
     """Flower's modules by the names above; ToolFailed where a version has them in other places."""
     try:
+        import flwr  # noqa: F401
+
         found = SimpleNamespace(**{name: importlib.import_module(path) for name, path in MODULES.items()})
         logging.getLogger("flwr").setLevel(logging.CRITICAL)  # its errors are outcomes here; importing sets the level
         return found
@@ -204,7 +209,9 @@ class RayBackend:
         config: dict[str, Any] = {"init_args": {**settings, "log_to_driver": False}, "actor": {"tensorflow": 0}}
         config["client_resources"] = {"num_cpus": 1, "num_gpus": 0.0}
         self._backend = importlib.import_module(RAY_MODULE).RayBackend(config)
-        self._died = importlib.import_module("ray.exceptions").RayActorError
+        from ray.exceptions import RayActorError
+
+        self._died = RayActorError
 
     def process_message(self, message: Any, context: Any) -> tuple[Any, Any]:
         """Run the ClientApp in an actor that is idle."""
@@ -267,7 +274,7 @@ class FlowerEngine:
                 flower.vce.run_api(
                     functools.partial(client_app, rules),
                     lambda: _Watched(BUILDERS[self.backend](self.workers), link.ready),
-                    link.nodes,
+                    link,
                     link.factory,
                     link.stores,
                     link.stop,
@@ -296,7 +303,10 @@ class FlowerEngine:
 
 
 class _Link:
-    """State of Flower's runtime in this process: a run, a node for each device, and the grid of the server."""
+    """State of Flower's runtime in this process: a run, a node for each device, and the grid of the server.
+
+    For the runtime it is the mapping of nodes, of whose `keys` it looks for messages: those that wait for one.
+    """
 
     def __init__(self, devices: int) -> None:
         flower, constants = _flower(), _flower().constants
@@ -310,9 +320,9 @@ class _Link:
         state = self.factory.state()
         state.run_ids[run.run_id] = flower.records.RunRecord(run=run)
         state.task_store[1] = flower.task.Task(task_id=1, run_id=run.run_id)
-        self.nodes = flower.vce._register_nodes(devices, self.factory)
-        self.stores = flower.vce._register_node_info_stores(self.nodes, run)
-        self.node_of = {device: node for node, device in self.nodes.items()}
+        nodes = flower.vce._register_nodes(devices, self.factory)
+        self.stores = flower.vce._register_node_info_stores(nodes, run)
+        self.node_of, self.waiting = {device: node for node, device in nodes.items()}, set[int]()
         self.grid = flower.grid.InMemoryGrid(self.factory, pull_interval=POLL)
         self.grid.set_run(run)
         config, records = dict[str, Any](), flower.app.RecordDict()
@@ -320,25 +330,31 @@ class _Link:
             run_id=run.run_id, node_id=0, node_config=config, state=records, run_config=config
         )
 
+    def keys(self) -> list[int]:
+        """The nodes that messages are under way to."""
+        return list(self.waiting)
+
 
 def _asked(
     link: _Link, grid: Any, failures: Sequence[BaseException], tasks: Sequence[DeviceTask], deadline: float | None
 ) -> list[DeviceOutcome]:
     """The outcomes of a round: replies until the deadline, then the others are late."""
     app = _flower().app
-    weights = _records(tasks[0].weights)
-    waiting = dict[str, DeviceTask]()
-    for task in tasks:
-        content = _task_content(task, weights)
-        message = app.Message(content, dst_node_id=link.node_of[task.device], message_type=app.MessageType.TRAIN)
-        waiting |= dict.fromkeys(grid.push_messages([message]), task)
-    if len(waiting) != len(tasks):
-        raise ToolFailed("Flower has taken not all messages of a round", [("taken", f"{len(waiting)} of {len(tasks)}")])
-    ends = time.monotonic() + (deadline or float("inf"))
-    found = list[DeviceOutcome]()
-    while waiting and time.monotonic() < ends:
+    weights, left, waiting = _records(tasks[0].weights), deque(tasks), dict[str, DeviceTask]()
+    ends, found = time.monotonic() + (deadline or float("inf")), list[DeviceOutcome]()
+    while (waiting or left) and time.monotonic() < ends:
+        while left and len(waiting) < WINDOW:
+            task = left.popleft()
+            node = link.node_of[task.device]
+            message = app.Message(_task_content(task, weights), dst_node_id=node, message_type=app.MessageType.TRAIN)
+            link.waiting.add(node)
+            taken = list(grid.push_messages([message]))
+            if not taken:
+                raise ToolFailed("Flower has not taken a message", [("device", str(task.device))], INSTALL)
+            waiting[taken[0]] = task
         for message in grid.pull_messages(list(waiting)):
             task = waiting.pop(message.metadata.reply_to_message_id)
+            link.waiting.discard(link.node_of[task.device])
             if message.has_error():
                 found.append(DeviceOutcome(task.device, FAILED, shortened_cause(message.error.reason)))
             else:
@@ -347,6 +363,7 @@ def _asked(
             cause = str(failures[0]) if failures else "none was told"
             hint = "--backend threads, or --resume after the cause is gone"
             raise ToolFailed("Flower's simulation runtime has ended before the fleet", [("cause", cause)], hint)
-        if waiting:
-            time.sleep(POLL)
-    return found + [DeviceOutcome(task.device, LATE, f"no reply after {deadline} s") for task in waiting.values()]
+        if len(waiting) == WINDOW or not left:
+            time.sleep(POLL if waiting else 0)
+    late = [*waiting.values(), *left]
+    return found + [DeviceOutcome(task.device, LATE, f"no reply after {deadline} s") for task in late]

@@ -5,4 +5,4 @@ IID, DIRICHLET, SHARDS, FILES = SPLITS = ("iid", "dirichlet", "shards", "files")
 THREADS, PROCESSES, RAY, LOOP = BACKENDS = ("threads", "processes", "ray", "loop")
 NONE, INT8, TOP_K = COMPRESSIONS = ("none", "int8", "topk")
 REPLIED, LATE, FAILED, KILLED = OUTCOMES = ("replied", "late", "failed", "killed")
-"""What becomes of a device that a round asks."""
+"""Ends of a device that a round asks."""

@@ -52,7 +52,7 @@ Measure = Callable[[Mapping[str, Array]], dict[str, float]]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedFleet:
     """A fleet before its first round: the program, first weights by storage, and rates [rounds, groups] if scheduled.
 
     `original` has the names of weights in the model, `gradients` those of gradients by weight; weights without one are
@@ -86,7 +86,7 @@ def prepared(
     origin: Mapping[str, str],
     folder: Path,
     force: bool,
-) -> Prepared:
+) -> PreparedFleet:
     """Write the run's files, without a checkpoint, and read its program. Raises what reading and checking raise."""
     with output.scratch(folder) as scratch:
         problem.write(*(scratch / name for name in GRAPHS))
@@ -98,12 +98,14 @@ def prepared(
     rows = example_passes(order.passes, accumulate, lambda index: samples.of(order.indices(index)))
     output.write(folder, record_files(record, rows), force)
     weights = {name: np.asarray(array, np.float32) for name, array in graph.weights.items()}
-    return Prepared(
+    return PreparedFleet(
         problem, program, weights, dict(graph.original), {name: name + BUFFER_SUFFIX for name in graph.trained}
     )
 
 
-def build_library(made: Prepared, accumulate: int, folder: Path, force: bool, progress: Progress, warn: Warn) -> Path:
+def build_library(
+    made: PreparedFleet, accumulate: int, folder: Path, force: bool, progress: Progress, warn: Warn
+) -> Path:
     """Package the device's library, with so many passes per update at most, and build it for this machine; its folder.
 
     ToolMissing without make or a compiler, ToolFailed where the library does not compile.
@@ -128,7 +130,7 @@ def build_library(made: Prepared, accumulate: int, folder: Path, force: bool, pr
 
 
 def measure_of(
-    made: Prepared, task: Task, model: Path, held_out: Samples, folder: Path, force: bool, progress: Progress
+    made: PreparedFleet, task: Task, model: Path, held_out: Samples, folder: Path, force: bool, progress: Progress
 ) -> Measure:
     """Measure of the model as it is in use, on samples that no device trains on, as `deployer fit` measures."""
     if read_record(model) is not None:

@@ -36,7 +36,7 @@ class FleetFacts:
         return [
             ("Devices", f"{self.devices}, each with {few} to {most} samples and {byte_text(self.library_bytes)}{held}"),
             ("Strategy", self.strategy),
-            ("Split", self.split),
+            ("Samples of devices", self.split),
             ("Updates sent", self.compression),
             ("Engine", self.engine),
         ]

@@ -19,7 +19,7 @@ from deployer.fleets.device import GRADIENT_IMAGE, PASS_COUNTER, PASSES, DeviceT
 from deployer.fleets.engines import Ask
 from deployer.fleets.options import FAILED, GRADIENTS, KILLED, LATE, NONE, REPLIED
 from deployer.fleets.preparation import Measure
-from deployer.fleets.strategies import DevicePart, ServerState, Strategy, stepped
+from deployer.fleets.strategies import DevicePart, ServerState, FleetStrategy, stepped
 from deployer.running import output
 
 ASKED, DRAWN = 1, 2
@@ -65,7 +65,7 @@ class RoundRecord:
 
     @property
     def text(self) -> str:
-        """What became of the devices, in one line."""
+        """Counts of the devices by their ends, in one line."""
         others = [f"{len(found)} {name}" for name, found in ((LATE, self.late), (FAILED, self.failed)) if found]
         return ", ".join([f"{len(self.replied)} of {len(self.asked)} replied", *others])
 
@@ -96,7 +96,7 @@ class Federation:
     """
 
     options: FleetOptions
-    strategy: Strategy
+    strategy: FleetStrategy
     compression: Compression
     passes: Sequence[int]
     groups: Sequence[Sequence[float]]
@@ -223,7 +223,7 @@ class Federation:
             self.model.state[PASS_COUNTER][...] = (tasks[-1].first_pass + 1) % PASSES
         if self.plain:
             plain = [DevicePart(p.device, p.samples, {n: p.arrays[n] for n in self.plain}) for p in parts]
-            self._set(stepped(Strategy(), self.server, plain, False, self.plain).weights | self._trained())
+            self._set(stepped(FleetStrategy(), self.server, plain, False, self.plain).weights | self._trained())
         self.server = ServerState({name: array.copy() for name, array in self.model.weights.items()})
 
     def _trained(self) -> Arrays:

@@ -47,7 +47,7 @@ def shard_parts(labels: Array, devices: int, each: int, seed: int) -> Parts:
     return _sorted([np.concatenate([pieces[number] for number in row]) for row in dealt])
 
 
-def file_parts(counts: Sequence[int]) -> Parts:
+def parts_of_files(counts: Sequence[int]) -> Parts:
     """Parts of samples that lie one file behind another, so many in each."""
     ends = np.cumsum([0, *counts])
     return tuple(np.arange(first, last) for first, last in itertools.pairwise(ends))

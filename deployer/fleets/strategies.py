@@ -26,8 +26,8 @@ class DevicePart:
 
 
 @dataclass(frozen=True)
-class Strategy:
-    """A strategy by its name, and its numbers: server rate, momentum, second decay, stabilizer, and the proximal mu.
+class FleetStrategy:
+    """A strategy by its name, and its numbers: the server rate, both betas, epsilon, and the proximal mu.
 
     FedAvg and FedProx take the mean of weights. FedAvgM (Hsu, Qi and Brown, 2019) and FedAdam (Reddi et al., 2021)
     take the change to that mean for a gradient of the server's own optimizer.
@@ -35,9 +35,9 @@ class Strategy:
 
     name: str = FEDAVG
     server_lr: float = 1.0
-    momentum: float = 0.9
-    decay: float = 0.99
-    stabilizer: float = 1e-3
+    beta1: float = 0.9
+    beta2: float = 0.99
+    epsilon: float = 1e-3
     mu: float = 0.0
 
 
@@ -59,7 +59,11 @@ def mean_of(parts: Sequence[DevicePart], name: str) -> Array:
 
 
 def stepped(
-    strategy: Strategy, state: ServerState, parts: Sequence[DevicePart], are_changes: bool, plain: Sequence[str] = ()
+    strategy: FleetStrategy,
+    state: ServerState,
+    parts: Sequence[DevicePart],
+    are_changes: bool,
+    plain: Sequence[str] = (),
 ) -> ServerState:
     """The state after a round: `parts` have weights, or changes of those that the round began with.
 
@@ -78,13 +82,13 @@ def stepped(
     return ServerState(weights, moments)
 
 
-def _server_step(strategy: Strategy, moments: Arrays, name: str, change: Array) -> Array:
+def _server_step(strategy: FleetStrategy, moments: Arrays, name: str, change: Array) -> Array:
     """The step of the server's optimizer along a change; its moments go on."""
     first = moments.get(FIRST + name, np.zeros(change.shape, np.float64))
     if strategy.name == FEDAVGM:
-        moments[FIRST + name] = first = strategy.momentum * first + change
+        moments[FIRST + name] = first = strategy.beta1 * first + change
         return strategy.server_lr * first
     second = moments.get(SECOND + name, np.zeros(change.shape, np.float64))
-    moments[FIRST + name] = first = strategy.momentum * first + (1 - strategy.momentum) * change
-    moments[SECOND + name] = second = strategy.decay * second + (1 - strategy.decay) * change**2
-    return strategy.server_lr * first / (np.sqrt(second) + strategy.stabilizer)
+    moments[FIRST + name] = first = strategy.beta1 * first + (1 - strategy.beta1) * change
+    moments[SECOND + name] = second = strategy.beta2 * second + (1 - strategy.beta2) * change**2
+    return strategy.server_lr * first / (np.sqrt(second) + strategy.epsilon)

@@ -51,8 +51,8 @@ def add_fleet_options(p: argparse.ArgumentParser) -> None:
     server.add_argument("--mu", type=finite, metavar="X", help=text)
     text = "learning rate of the server, of fedavgm and fedadam (default: 1 and 0.01)"
     server.add_argument("--server-lr", type=finite, metavar="X", help=text)
-    text = "momentum of fedavgm, and beta1 of fedadam (default 0.9)"
-    server.add_argument("--server-momentum", type=finite, metavar="X", help=text)
+    text = "share of the last step that fedavgm keeps, and beta1 of fedadam (default 0.9)"
+    server.add_argument("--server-beta1", type=finite, metavar="X", help=text)
     server.add_argument("--server-beta2", type=finite, metavar="X", help="beta2 of fedadam (default 0.99)")
     text = "what fedadam adds to the root of its second moment (default 0.001)"
     server.add_argument("--server-epsilon", type=finite, metavar="X", help=text)

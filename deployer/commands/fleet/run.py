@@ -14,7 +14,7 @@ from deployer.fleets.compression import Compression
 from deployer.fleets.fleet import PAGE, TABLE, Fleet, run_fleet
 from deployer.fleets.options import DIRICHLET, FEDADAM, FEDAVGM, FEDPROX, SHARDS, TOP_K
 from deployer.fleets.rounds import DrawnFaults, FleetOptions, RoundRecord
-from deployer.fleets.strategies import Strategy
+from deployer.fleets.strategies import FleetStrategy
 from deployer.lr_schedules.windows import ACCUMULATIONS
 from deployer.reports.html import byte_text
 from deployer.running.report import printable
@@ -26,7 +26,7 @@ DEFAULTS: dict[str, dict[str, float]] = {
     "top_share": {TOP_K: 0.01},
     "mu": {FEDPROX: 0.0},
     "server_lr": {FEDAVGM: 1.0, FEDADAM: 0.01},
-    "server_momentum": {FEDAVGM: 0.9, FEDADAM: 0.9},
+    "server_beta1": {FEDAVGM: 0.9, FEDADAM: 0.9},
     "server_beta2": {FEDADAM: 0.99},
     "server_epsilon": {FEDADAM: 0.001},
 }
@@ -95,10 +95,10 @@ def fleet_of(a: argparse.Namespace) -> Fleet:
             raise OptionProblem(f"{flag} {share:g} is no share", hint="shares from 0 to 1, at most 1 in all")
     if a.deadline is not None and a.deadline <= 0:
         raise OptionProblem(f"--deadline {a.deadline:g} is not positive", hint="seconds above 0, or leave it out")
-    strategy = Strategy(
+    strategy = FleetStrategy(
         a.strategy,
         numbers["server_lr"],
-        numbers["server_momentum"],
+        numbers["server_beta1"],
         numbers["server_beta2"],
         numbers["server_epsilon"],
         numbers["mu"],
