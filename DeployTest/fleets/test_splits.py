@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployer.core.errors import DatasetMismatch, OptionProblem
-from deployer.fleets.splits import dirichlet_parts, parts_of_files, parts_of, shard_parts, split_parts
+from deployer.fleets.splits import dirichlet_parts, parts_of, parts_of_files, shard_parts, split_parts
 
 pytestmark = [pytest.mark.host]
 CASES = st.tuples(st.integers(1, 12), st.integers(0, 60), st.integers(1, 5), st.integers(0, 99))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deployer.fleets.compression import Compression
-from deployer.fleets.strategies import DevicePart, ServerState, FleetStrategy, mean_of, stepped
+from deployer.fleets.strategies import DevicePart, FleetStrategy, ServerState, mean_of, stepped
 
 pytestmark = [pytest.mark.host]
 DEVICES, SIZE = 7, 33

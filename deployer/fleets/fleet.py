@@ -37,7 +37,7 @@ from deployer.fleets.preparation import (
 from deployer.fleets.results import FleetFacts, FleetReport, fleet_page, rounds_csv
 from deployer.fleets.rounds import Federation, FleetOptions, Told
 from deployer.fleets.splits import Parts, parts_of_files, split_parts
-from deployer.fleets.strategies import ServerState, FleetStrategy
+from deployer.fleets.strategies import FleetStrategy, ServerState
 from deployer.planning.plan_choice import Progress, silent
 from deployer.reports import facts
 from deployer.reports.facts import RunFacts

@@ -19,7 +19,7 @@ from deployer.fleets.device import GRADIENT_IMAGE, PASS_COUNTER, PASSES, DeviceT
 from deployer.fleets.engines import Ask
 from deployer.fleets.options import FAILED, GRADIENTS, KILLED, LATE, NONE, REPLIED
 from deployer.fleets.preparation import Measure
-from deployer.fleets.strategies import DevicePart, ServerState, FleetStrategy, stepped
+from deployer.fleets.strategies import DevicePart, FleetStrategy, ServerState, stepped
 from deployer.running import output
 
 ASKED, DRAWN = 1, 2
