@@ -1,6 +1,8 @@
 """Fleets under Flower: the same bytes by each back end and number of workers; devices that fail, die or are late."""
 
 import importlib.util
+import re
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,11 +17,12 @@ from deployer.fleets.device import DeviceReply, DeviceTask
 from deployer.fleets.engines import DeviceOutcome, LoopEngine
 from deployer.fleets.options import LOOP, PROCESSES, RAY, THREADS
 from DeployTest.fleets.nets import FleetPlace, report_of
-from DeployTest.support.building.command_line import refused
+from DeployTest.support.building.command_line import deployer, refused
 
 FLOWER = importlib.util.find_spec("flwr") is not None
 pytestmark = [pytest.mark.host, pytest.mark.training]
 needs_flower = pytest.mark.skipif(not FLOWER, reason="Flower is not installed")
+ROOT = Path(__file__).resolve().parents[2]
 ROUNDS, DEVICES = 3, 6
 FAULTS = ("--late", 0.1, "--failing", 0.1, "--killed", 0.15, "--min-replies", 2, "--seed", 3)
 WAYS = [(backend, workers) for backend in (THREADS, PROCESSES, RAY) for workers in (1, 2)]
@@ -157,6 +160,20 @@ def test_without_flower(place: FleetPlace, capsys: pytest.CaptureFixture[str]) -
     error = refused(capsys, *words)
     assert "flwr is not installed" in error
     assert "pip install 'deployer[fleet]', or --backend loop" in error
+
+
+@pytest.mark.fleet
+@needs_flower
+def test_the_command_of_the_page(place: FleetPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs as it stands there, on a model with a batch of its own."""
+    page = (ROOT / "docs/fleets.md").read_text()
+    block = re.search(r"<!-- shown: fleet -->\n```sh\ndeployer (.*?)```\n", page, re.DOTALL)
+    assert block
+    (tmp_path / "model.onnx").write_bytes(place.model.read_bytes())
+    (tmp_path / "data.npz").write_bytes(place.data.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    assert deployer(*shlex.split(block[1]), "--batch-size", "4") == 0
+    assert len(report_of(tmp_path / "fleet")["rounds"]) == 5
 
 
 @pytest.mark.fleet
