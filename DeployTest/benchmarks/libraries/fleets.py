@@ -146,7 +146,7 @@ def page_table(record: Mapping[str, Any]) -> str:
     """The tables of the results."""
     rows = [Row(**{**row, "accuracies": tuple(row["accuracies"])}) for row in record["rows"]]
     text = f"The digits are {record['digits']}; {TRAINED} of them for devices, 360 for validation; 2 cores"
-    lines = [f"{text} ({record['processor']}).", ""]
+    lines = [f"{text} ({record['processor']}), which other programs shared: times are the wall's.", ""]
     lines += ["| devices, rounds | back end, workers | seconds | MB | MB of a worker | late, failed | digest |"]
     lines += ["|---|---|---:|---:|---:|---:|---|"]
     for row in rows:
