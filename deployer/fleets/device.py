@@ -32,7 +32,7 @@ EXIT = 9
 
 
 @dataclass(frozen=True)
-class DeviceRules:
+class FleetRules:
     """Work of a device in a round: passes over its samples, passes per update, the proximal mu, the compression.
 
     `library` is the folder of the packaged library, `name` its name, `data` the file of samples, of which a pass takes
@@ -102,7 +102,7 @@ def imported(folder: Path, name: str) -> ModuleType:
 class Devices:
     """All devices of a fleet, as one process sees them: the library and the samples are loaded once."""
 
-    rules: DeviceRules
+    rules: FleetRules
 
     @cached_property
     def module(self) -> Any:
@@ -198,6 +198,6 @@ class Devices:
 
 
 @lru_cache(maxsize=1)
-def devices_of(rules: DeviceRules) -> Devices:
+def devices_of(rules: FleetRules) -> Devices:
     """The devices of these rules, loaded once in a process."""
     return Devices(rules)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from deployer.fleets.device import DeviceReply, DeviceRules, DeviceTask, devices_of
+from deployer.fleets.device import DeviceReply, DeviceTask, FleetRules, devices_of
 from deployer.fleets.options import FAILED, LATE, LOOP, REPLIED
 
 LONGEST_CAUSE = 300
@@ -27,14 +27,14 @@ Ask = Callable[[Sequence[DeviceTask], float | None], list[DeviceOutcome]]
 class Engine(Protocol):
     """Distribution of tasks to devices."""
 
-    def play(self, rules: DeviceRules, devices: int, server: Callable[[Ask], None]) -> None:
+    def play(self, rules: FleetRules, devices: int, server: Callable[[Ask], None]) -> None:
         """Call the server with a function that asks devices; devices are there while it runs."""
 
 
 class LoopEngine:
     """Devices one after another in this process; nothing can be late but what is drawn to be."""
 
-    def play(self, rules: DeviceRules, devices: int, server: Callable[[Ask], None]) -> None:
+    def play(self, rules: FleetRules, devices: int, server: Callable[[Ask], None]) -> None:
         """Call the server."""
         own = devices_of(rules)
 

@@ -19,7 +19,7 @@ from deployer.fitting.runs.run_files import CHECKPOINT, GRAPHS, RECORD, SAMPLES
 from deployer.fitting.safetensors import safetensors_bytes
 from deployer.fitting.task import Task
 from deployer.fleets.compression import Compression
-from deployer.fleets.device import DeviceRules, imported
+from deployer.fleets.device import FleetRules, imported
 from deployer.fleets.engines import engine_of
 from deployer.fleets.options import FEDPROX, FILES, GRADIENTS, LOOP, NONE, THREADS
 from deployer.fleets.preparation import (
@@ -230,8 +230,8 @@ def _data_file(folder: Path, samples: Samples, parts: Parts) -> Iterator[Path]:
         yield scratch / DATA
 
 
-def _rules(made: PreparedFleet, fleet: Fleet, library: Path, data: Path, batch: int) -> DeviceRules:
-    return DeviceRules(
+def _rules(made: PreparedFleet, fleet: Fleet, library: Path, data: Path, batch: int) -> FleetRules:
+    return FleetRules(
         str(library.absolute()),
         NAME,
         str(data.absolute()),
@@ -249,7 +249,7 @@ def _rules(made: PreparedFleet, fleet: Fleet, library: Path, data: Path, batch: 
 
 
 def _federation(
-    made: PreparedFleet, task: Task, fleet: Fleet, rules: DeviceRules, parts: Parts, origin: Mapping[str, str]
+    made: PreparedFleet, task: Task, fleet: Fleet, rules: FleetRules, parts: Parts, origin: Mapping[str, str]
 ) -> Federation:
     rounds, rate = fleet.options.rounds, made.problem.learning_rate
     groups, shown = list[Any](), [rate] * rounds
@@ -275,7 +275,7 @@ def _federation(
 
 def _played(
     play: Callable[..., None],
-    rules: DeviceRules,
+    rules: FleetRules,
     fleet: Fleet,
     federation: Federation,
     folder: Path,

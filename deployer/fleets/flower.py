@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from deployer.core.errors import OptionProblem, ToolFailed, ToolMissing
-from deployer.fleets.device import DeviceReply, DeviceRules, DeviceTask, devices_of
+from deployer.fleets.device import DeviceReply, DeviceTask, FleetRules, devices_of
 from deployer.fleets.engines import Ask, DeviceOutcome, arrived, shortened_cause
 from deployer.fleets.options import BACKENDS, FAILED, LATE, LOOP, PROCESSES, RAY, THREADS
 from deployer.fleets.worker_processes import WorkerProcess
@@ -124,7 +124,7 @@ def _read_reply(content: Any) -> DeviceReply:
     return DeviceReply(arrays=_arrays(content, UPDATE), memory=_arrays(content, MEMORY), **dict(content[METRICS]))
 
 
-def client_app(rules: DeviceRules) -> Any:
+def client_app(rules: FleetRules) -> Any:
     """The ClientApp of a fleet: a training message is a device's task, and its reply what the device sends."""
     app = _flower().client.ClientApp()
 
@@ -260,7 +260,7 @@ class FlowerEngine:
     backend: str
     workers: int
 
-    def play(self, rules: DeviceRules, devices: int, server: Callable[[Ask], None]) -> None:
+    def play(self, rules: FleetRules, devices: int, server: Callable[[Ask], None]) -> None:
         """Run the server as a ServerApp, in this thread, beside the runtime; errors of both are raised.
 
         Raises ToolFailed where the runtime ends before the server does.

@@ -26,7 +26,7 @@ from deployer.fitting.runs.run_files import (
 )
 from deployer.fitting.segments import build_segment
 from deployer.fitting.task import Task
-from deployer.fleets.device import ENDS, PARTS, DeviceRules
+from deployer.fleets.device import ENDS, PARTS, FleetRules
 from deployer.fleets.splits import Parts
 from deployer.frontend import parse
 from deployer.frontend.data_numbers import check_classes
@@ -158,6 +158,6 @@ def write_devices(path: Path, samples: Samples, parts: Parts) -> None:
     write_npz(path, {**samples.arrays, PARTS: np.concatenate(parts), ENDS: ends})
 
 
-def numbers_of(rules: DeviceRules, parts: Parts) -> Sequence[int]:
+def numbers_of(rules: FleetRules, parts: Parts) -> Sequence[int]:
     """Passes of each device in a round."""
     return [1 if rules.gradients else rules.epochs * -(-len(part) // rules.batch) for part in parts]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from deployer.fleets.device import DeviceRules, Devices, DeviceTask, imported
+from deployer.fleets.device import Devices, DeviceTask, FleetRules, imported
 from deployer.fleets.options import FAILED, LATE
 from deployer.fleets.preparation import write_devices
 from deployer.fleets.splits import dirichlet_parts
@@ -98,7 +98,7 @@ def accumulated(folder: Path) -> str:
     module: Any = imported(folder / "out/library", "fleet")
     arrays = {"input": x[:TRAINED], "labels": y[:TRAINED].astype(np.int32)}
     write_devices(folder / "devices.npz", Samples({}, arrays, BATCH), parts)
-    devices = Devices(DeviceRules(str(folder / "out/library"), "fleet", str(folder / "devices.npz"), BATCH))
+    devices = Devices(FleetRules(str(folder / "out/library"), "fleet", str(folder / "devices.npz"), BATCH))
     one = module.Model()
     for number in range(1, ROUNDS + 1):
         for device in range(DEVICES):
