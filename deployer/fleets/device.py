@@ -1,6 +1,6 @@
 """A simulated device: an instance of the packaged library, its own samples, and its work in a round.
 
-This module is loaded in each process that runs devices, so it needs numpy and the library alone.
+This module is loaded in each process that runs devices, so it needs little besides numpy and the library.
 """
 
 import importlib.util
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from deployer.core.files.arrays import read_npz
 from deployer.fleets.compression import Compression
 from deployer.fleets.options import FAILED, KILLED, NONE
 
@@ -112,8 +113,7 @@ class Devices:
     @cached_property
     def samples(self) -> dict[str, Any]:
         """Arrays by data input, and the parts of devices."""
-        with np.load(self.rules.data) as file:
-            return {name: file[name] for name in file.files}
+        return read_npz(Path(self.rules.data))
 
     def part(self, device: int) -> Any:
         """The numbers of a device's samples."""
