@@ -125,7 +125,7 @@ class Devices:
         if task.fault == KILLED and self.rules.own_process:
             os._exit(EXIT)
         if task.fault in (FAILED, KILLED):
-            raise DeviceLost(f"device {task.device} was {task.fault} as drawn")
+            raise DeviceLost(f"{task.fault}, as drawn")
         with self.module.Model() as model:
             for name, array in task.weights.items():
                 model.weights[name][...] = array

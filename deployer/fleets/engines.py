@@ -54,7 +54,7 @@ def _outcome(work: Callable[[DeviceTask], DeviceReply], task: DeviceTask) -> Dev
 def arrived(task: DeviceTask, reply: DeviceReply) -> DeviceOutcome:
     """The outcome of a reply that has come in time; one that is drawn to be late counts as late."""
     if task.fault == LATE:
-        return DeviceOutcome(task.device, LATE, "late as drawn")
+        return DeviceOutcome(task.device, LATE, "late, as drawn")
     return DeviceOutcome(task.device, REPLIED, reply=reply)
 
 

@@ -240,8 +240,11 @@ class Federation:
     ) -> None:
         """Raise ToolFailed."""
         facts = [(name, str(len(by_name[name]))) for name in (LATE, FAILED)] + [("cause", text) for text in causes]
-        last = f"the model after round {number - 1} is in {folder}" if number > 1 else f"nothing is trained in {folder}"
-        hint = f"{last}; --resume goes on from there, with other devices, or with --min-replies {max(found, 1)}"
+        fewer = f"--min-replies {max(found, 1)}"
+        hint = f"more devices that reply, or {fewer}"
+        if number > 1:
+            last = f"the model after round {number - 1} is in {folder}"
+            hint = f"{last}; --resume goes on from there, with other devices, or with {fewer}"
         cause = f"round {number} has {found} replies, and needs {needed}"
         raise ToolFailed(cause, facts, hint)
 

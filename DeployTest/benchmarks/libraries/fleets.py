@@ -7,6 +7,7 @@ The samples are split by shares of classes drawn from a Dirichlet distribution. 
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -130,7 +131,7 @@ def main() -> None:
         rows += [fleet(folder, "5 % late, 5 % killed", *way, *few, *faults) for way in ways if way in KILLED_WAYS]
         rows.append(fleet(folder, "gradients", *large[0], *base, "--strategy", "gradients", "--lr", 0.0003))
         alone = accumulated(folder)
-    record = {"processor": processor(), "digits": digits_source(), "accumulated": alone}
+    record = {"processor": processor(), "cores": os.cpu_count(), "digits": digits_source(), "accumulated": alone}
     record |= {"rows": [asdict(row) for row in rows]}
     RESULT.write_text(json.dumps(record, indent=1) + "\n")
     publish(__file__, PAGE, MARKS, page_table(record))
@@ -145,8 +146,8 @@ def main() -> None:
 def page_table(record: Mapping[str, Any]) -> str:
     """The tables of the results."""
     rows = [Row(**{**row, "accuracies": tuple(row["accuracies"])}) for row in record["rows"]]
-    text = f"The digits are {record['digits']}; {TRAINED} of them for devices, 360 for validation; 2 cores"
-    lines = [f"{text} ({record['processor']}), which other programs shared: times are the wall's.", ""]
+    text = f"The digits are {record['digits']}; {TRAINED} of them for devices, 360 for validation; {record['cores']} cores"
+    lines = [f"{text} ({record['processor']}). Times are the wall's.", ""]
     lines += ["| devices, rounds | back end, workers | seconds | MB | MB of a worker | late, failed | digest |"]
     lines += ["|---|---|---:|---:|---:|---:|---|"]
     for row in rows:
