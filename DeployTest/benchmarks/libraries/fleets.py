@@ -146,8 +146,8 @@ def main() -> None:
 def page_table(record: Mapping[str, Any]) -> str:
     """The tables of the results."""
     rows = [Row(**{**row, "accuracies": tuple(row["accuracies"])}) for row in record["rows"]]
-    text = f"The digits are {record['digits']}; {TRAINED} of them for devices, 360 for validation; {record['cores']} cores"
-    lines = [f"{text} ({record['processor']}). Times are the wall's.", ""]
+    data = f"The digits are {record['digits']}; {TRAINED} of them for devices, 360 for validation"
+    lines = [f"{data}; {record['cores']} cores ({record['processor']}). Times are the wall's.", ""]
     lines += ["| devices, rounds | back end, workers | seconds | MB | MB of a worker | late, failed | digest |"]
     lines += ["|---|---|---:|---:|---:|---:|---|"]
     for row in rows:
