@@ -27,7 +27,7 @@ def compiled(
     return case, folder
 
 
-CALL = re.compile(r"^    step_\w+\([^;]*\);\n", re.MULTILINE)
+CALL = re.compile(r"^    (?:step_|RUN_)\w+\([^;]*\);\n", re.MULTILINE)
 """A step of the optimizer."""
 
 

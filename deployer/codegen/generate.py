@@ -71,6 +71,8 @@ def rendered(name: str, view: Any) -> str:
     template = _template(name)
     try:
         return str(template.render(v=view))
+    except OSError:  # of a template that this one includes, which is read only now
+        raise
     except Exception as error:
         facts = [("traceback", exceptions.text_error_template().render())]
         raise InternalError(f"template {name}: {error}", facts) from error

@@ -365,9 +365,9 @@ def test_prediction_library(tmp_path: Path) -> None:
 def test_without_the_option(root: Path, tmp_path: Path) -> None:
     """A library without the option has nothing of the module, and is built as before."""
     folder = packaged("dense", root / "case", tmp_path / "plain")
-    other = root / "library"
+    other, made = root / "library", {"build", "__pycache__"}
     plain, whole = (
-        {str(p.relative_to(f)) for p in f.rglob("*") if p.is_file() and "build" not in p.parts} for f in (folder, other)
+        {str(p.relative_to(f)) for p in f.rglob("*") if p.is_file() and not made & {*p.parts}} for f in (folder, other)
     )
     assert {name for name in whole - plain if not name.startswith("python/")} == {"dense.py"}
     assert {"python/dense_build.c", "python/dense_gemm_f32.c"} <= whole
