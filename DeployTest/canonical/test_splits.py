@@ -47,7 +47,7 @@ def check_equal(first: dict[str, bytes], other: dict[str, bytes]) -> None:
 @pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(
     ("name", "splits"),
-    [*((name, EIGHT) for name in sorted(NETS)), ("dense", SIX), ("tied", SIX)],
+    [("dense", SIX), ("tied", SIX), *((name, EIGHT) for name in sorted(NETS))],
     ids=lambda x: x if isinstance(x, str) else f"{x[-1][0]}",
 )
 def test_splits_have_the_same_bits(name: str, splits: tuple[tuple[int, int], ...], tmp_path: Path) -> None:
@@ -93,6 +93,7 @@ MORE_PLANS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize(
     "options",
     [

@@ -55,6 +55,7 @@ def unjoined(case: Case, tmp_path_factory: pytest.TempPathFactory) -> str:
     return result_hash(built(case, options, tmp_path_factory.mktemp("unjoined")).run())
 
 
+@pytest.mark.matrix(keep=3)
 @pytest.mark.parametrize("name", PLANS)
 def test_same_bits(name: str, case: Case, unjoined: str, tmp_path: Path) -> None:
     """Programs that share operands have the bits of those that do not."""

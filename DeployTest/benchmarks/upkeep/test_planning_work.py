@@ -13,6 +13,8 @@ from DeployTest.benchmarks.upkeep.renew import benchmarks, missing
 pytestmark = [pytest.mark.host, pytest.mark.training]
 RENEW = "`python -m DeployTest.benchmarks.upkeep.planning_work` renews the table where more work is meant"
 
+SLOW = ("resnet8", "transformer")
+
 
 def _name(network: Drawn) -> str:
     return network.make.__module__.rpartition(".")[2]
@@ -20,7 +22,7 @@ def _name(network: Drawn) -> str:
 
 @pytest.mark.parametrize(
     "network",
-    [pytest.param(x, id=_name(x), marks=[pytest.mark.slow] if _name(x) == "transformer" else []) for x in NETWORKS],
+    [pytest.param(x, id=_name(x), marks=[pytest.mark.slow] if _name(x) in SLOW else []) for x in NETWORKS],
 )
 def test_planning_does_no_more_work_than_the_table_says(network: Drawn) -> None:
     """Each count is at most MOST times the committed one."""

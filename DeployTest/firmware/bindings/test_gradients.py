@@ -83,6 +83,7 @@ def together(devices: Sequence[Any], server: Any, passes: Sequence[Sequence[Any]
     server.update()
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("case", CASES)
 def test_sum_of_devices(case: str, tmp_path: Path) -> None:
     """Weights and the optimizer's state are those of one device, over several updates.

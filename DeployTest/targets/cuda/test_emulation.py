@@ -44,7 +44,8 @@ def normed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trial, Trained]:
     return trial, racks.on_host(trial)
 
 
-@pytest.mark.parametrize("lanes", [1, 5])
+@pytest.mark.matrix(keep=3)
+@pytest.mark.parametrize("lanes", [5, 1])
 @pytest.mark.parametrize("model", [*MODELS, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
 def test_lanes_share_a_device(model: str, lanes: int, made: Made, tmp_path: Path) -> None:
     """Each device of a rack, with its own samples and rate, has the losses, digest and weights of the library alone."""
@@ -53,6 +54,7 @@ def test_lanes_share_a_device(model: str, lanes: int, made: Made, tmp_path: Path
     racks.assert_same(racks.on_rack(racks.emulated(trial, tmp_path, lanes), trial), expected)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("model", MODELS)
 def test_lane_is_a_device(model: str, made: Made, tmp_path: Path) -> None:
     """The same where a lane is a device, with fewer devices than lanes in the last group."""
@@ -60,6 +62,7 @@ def test_lane_is_a_device(model: str, made: Made, tmp_path: Path) -> None:
     racks.assert_same(racks.on_rack(racks.emulated(trial, tmp_path, 2, per_lane=True), trial), expected)
 
 
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("per_lane", [False, True])
 def test_accumulation_norm_and_dropout(per_lane: bool, normed: tuple[Trial, Trained], tmp_path: Path) -> None:
     """The same with passes that add up, statistics, draws of a dropout, and rates by groups."""
@@ -69,6 +72,7 @@ def test_accumulation_norm_and_dropout(per_lane: bool, normed: tuple[Trial, Trai
 
 
 @pytest.mark.skipif(bool(racks.without_sanitizer()), reason=racks.without_sanitizer())
+@pytest.mark.matrix(keep=1)
 @pytest.mark.parametrize("model", MODELS)
 def test_no_races(model: str, made: Made, tmp_path: Path) -> None:
     """The thread sanitizer sees no race between the lanes of a device, and digests are the same."""
