@@ -348,7 +348,7 @@ class DrawnNet:
         self._emit("Add", pair, y, {}, {})
 
     def may_join(self, a: Value, b: Value) -> bool:
-        """Whether one operator may read both: in QLinear formats these have one type of 8 bits."""
+        """Whether one operator may read both values: QLinear operators need both as int8 or both as uint8."""
         return self.qdq or a.zero.dtype == b.zero.dtype
 
     def concat(self, x: Value) -> None:

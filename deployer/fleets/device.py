@@ -1,6 +1,6 @@
 """A simulated device: an instance of the packaged library, its own samples, and its work in a round.
 
-This module is loaded in each process that runs devices, so it needs little besides numpy and the library.
+Each process that runs devices loads this module: nothing heavy is imported but numpy.
 """
 
 import importlib.util
@@ -18,6 +18,7 @@ import numpy as np
 from deployer.core.files.arrays import read_npz
 from deployer.fleets.compression import Compression
 from deployer.fleets.options import FAILED, KILLED, NONE
+from deployer.training.order import Order
 
 Arrays = dict[str, Any]
 GRADIENT_IMAGE = "gradients"
@@ -48,7 +49,7 @@ class FleetRules:
     seed: int = 0
     shuffled: bool = True
     epochs: int = 1
-    accumulate: int = 1
+    per_update: int = 1
     mu: float = 0.0
     gradients: bool = False
     weights: tuple[tuple[str, str], ...] = ()
@@ -82,6 +83,19 @@ class DeviceReply:
     passes: int
     loss: float
     memory: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DeviceOrder(Order):
+    """The order of a device's own samples, which differs from device to device."""
+
+    device: int = 0
+
+    def of_epoch(self, epoch: int) -> Any:
+        """The order of all samples in an epoch, counted from 0."""
+        if not self.shuffled:
+            return super().of_epoch(epoch)
+        return np.random.default_rng([self.seed, self.device, epoch]).permutation(self.count)
 
 
 class DeviceLost(RuntimeError):
@@ -135,21 +149,14 @@ class Devices:
                 model.state[PASS_COUNTER][...] = task.first_pass % PASSES
             return self._gradients(model, task) if self.rules.gradients else self._weights(model, task)
 
-    def passes(self, device: int) -> int:
-        """Passes of a device in an epoch."""
-        return -(-len(self.part(device)) // self.rules.batch)
+    def order(self, device: int) -> DeviceOrder:
+        """The order of a device's samples in batches."""
+        rules = self.rules
+        return DeviceOrder(len(self.part(device)), rules.batch, rules.seed, rules.shuffled, device=device)
 
     def fill(self, model: Any, device: int, index: int) -> None:
-        """Fill the inputs of the device's pass of that index, counted over all epochs.
-
-        The last batch of an epoch is filled up with the first samples of its order.
-        """
-        part = self.part(device)
-        epoch, place = divmod(index, self.passes(device))
-        order = np.arange(len(part))
-        if self.rules.shuffled:
-            order = np.random.default_rng([self.rules.seed, device, epoch]).permutation(len(part))
-        numbers = part[order.take(np.arange(place * self.rules.batch, (place + 1) * self.rules.batch), mode="wrap")]
+        """Fill the inputs of the device's pass of that index, counted over all epochs."""
+        numbers = self.part(device)[self.order(device).indices(index)]
         for name, place_of in model.inputs.items():
             if name in self.samples:
                 place_of[...] = self.samples[name][numbers].reshape(place_of.shape)
@@ -164,16 +171,13 @@ class Devices:
 
     def _weights(self, model: Any, task: DeviceTask) -> DeviceReply:
         rules, losses = self.rules, list[float]()
-        each = self.passes(task.device) * rules.epochs
-        waiting = 0
+        each = self.order(task.device).passes * rules.epochs
         for number in range(each):
             self.fill(model, task.device, (task.round - 1) * each + number)
             losses.append(model.train_step())
-            waiting += 1
-            if waiting == rules.accumulate or number == each - 1:
+            if (number + 1) % rules.per_update == 0 or number == each - 1:
                 self._pull(model, task)
                 model.update()
-                waiting = 0
         after = {name: array.copy() for name, array in model.weights.items()}
         loss = float(np.mean(np.asarray(losses, np.float64)))
         samples = len(self.part(task.device))

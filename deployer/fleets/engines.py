@@ -12,7 +12,7 @@ LONGEST_CAUSE = 300
 
 @dataclass(frozen=True, eq=False)
 class DeviceOutcome:
-    """End of a device in a round: one of `OUTCOMES`, with a cause or with the reply."""
+    """Outcome of a device in a round: one of `OUTCOMES`, with the reply, or with the cause of its absence."""
 
     device: int
     outcome: str

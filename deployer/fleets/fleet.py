@@ -21,7 +21,7 @@ from deployer.fitting.task import Task
 from deployer.fleets.compression import Compression
 from deployer.fleets.device import FleetRules, imported
 from deployer.fleets.engines import engine_of
-from deployer.fleets.options import FEDPROX, FILES, GRADIENTS, LOOP, NONE, THREADS
+from deployer.fleets.options import DIRICHLET, FEDADAM, FEDAVGM, FEDPROX, FILES, GRADIENTS, LOOP, NONE, SHARDS, THREADS
 from deployer.fleets.preparation import (
     DATA,
     NAME,
@@ -30,7 +30,7 @@ from deployer.fleets.preparation import (
     build_library,
     folder_samples,
     measure_of,
-    numbers_of,
+    passes_of,
     prepared,
     write_devices,
 )
@@ -79,7 +79,7 @@ class Fleet:
 
     @property
     def is_gradients(self) -> bool:
-        """Whether devices send gradients."""
+        """Whether devices send gradients, not weights."""
         return self.strategy.name == GRADIENTS
 
     @property
@@ -263,7 +263,7 @@ def _federation(
         fleet.options,
         fleet.strategy,
         fleet.compression,
-        numbers_of(rules, parts),
+        passes_of(rules, parts),
         groups,
         shown,
         plain,
@@ -324,17 +324,17 @@ def _report(
     parts: Parts,
     held_out: Samples | None,
 ) -> FleetReport:
-    strategy = ", ".join(f"{name} {value}" for name, value in _named(fleet).items())
-    split = {"dirichlet": f", concentration {fleet.concentration:g}", "shards": f", {fleet.shards} each"}.get(
-        fleet.split, ""
-    )
+    numbers = [f"{name} {value:g}" for name, value in _numbers(fleet.strategy).items()]
+    strategy = ", ".join([fleet.strategy.name, *numbers])
+    more = {DIRICHLET: f", concentration {fleet.concentration:g}", SHARDS: f", {fleet.shards} each"}
+    split = fleet.split + more.get(fleet.split, "")
     sizes = tuple(len(part) for part in parts)
     compression = fleet.compression.name + (
         f", share {fleet.compression.share:g}" if fleet.compression.share < 1 else ""
     )
     described = FleetFacts(
         strategy,
-        fleet.split + split,
+        split,
         compression,
         f"{fleet.backend}, {fleet.workers} at a time",
         fleet.devices,
@@ -365,13 +365,10 @@ def _report(
     )
 
 
-def _named(fleet: Fleet) -> dict[str, str]:
-    """The strategy and those of its numbers that it uses."""
-    strategy = fleet.strategy
-    used = {"fedavgm": ("server_lr", "beta1"), "fedprox": ("mu",)}
-    used["fedadam"] = ("server_lr", "beta1", "beta2", "epsilon")
-    names = {name: f"{getattr(strategy, name):g}" for name in used.get(strategy.name, ())}
-    return {strategy.name: "", **names}
+def _numbers(strategy: FleetStrategy) -> dict[str, float]:
+    """The numbers of a strategy that it uses."""
+    used = {FEDAVGM: ("server_lr", "beta1"), FEDPROX: ("mu",), FEDADAM: ("server_lr", "beta1", "beta2", "epsilon")}
+    return {name: getattr(strategy, name) for name in used.get(strategy.name, ())}
 
 
 def _write(folder: Path, weights: Mapping[str, Array], report: FleetReport, force: bool, trained: bool) -> None:

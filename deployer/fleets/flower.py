@@ -35,9 +35,6 @@ INSTALL = "pip install 'deployer[fleet]', or --backend loop"
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 """Variables by which Flower and Ray send nothing to their makers."""
 MODULES = {
-    "app": "flwr.app",
-    "client": "flwr.clientapp",
-    "server": "flwr.serverapp",
     "vce": "flwr.server.superlink.fleet.vce.vce_api",
     "metrics": "flwr.server.superlink.fleet.vce.metrics",
     "linkstate": "flwr.server.superlink.linkstate",
@@ -51,6 +48,7 @@ MODULES = {
     "identity": "flwr.supercore.task_identity",
     "task": "flwr.proto.task_pb2",
 }
+"""Modules of the simulation runtime, which are not part of the stable interface, by their names here."""
 RAY_MODULE = "flwr.server.superlink.fleet.vce.backend.raybackend"
 
 
@@ -73,9 +71,10 @@ def flower_engine(backend: str, workers: int) -> "FlowerEngine":
 def _flower() -> Any:
     """Flower's modules by the names above; ToolFailed where a version has them in other places."""
     try:
-        import flwr  # noqa: F401
+        from flwr import app, clientapp, serverapp
 
-        found = SimpleNamespace(**{name: importlib.import_module(path) for name, path in MODULES.items()})
+        found = SimpleNamespace(app=app, client=clientapp, server=serverapp)
+        vars(found).update({name: importlib.import_module(path) for name, path in MODULES.items()})
         logging.getLogger("flwr").setLevel(logging.CRITICAL)  # its errors are outcomes here; importing sets the level
         return found
     except ImportError as error:
@@ -151,7 +150,7 @@ class ThreadBackend:
         self.app = app_fn()
 
     def is_worker_idle(self) -> bool:
-        """Whether a worker is free: each thread of the runtime is one, and asks when it is."""
+        """True: workers are the runtime's threads, and a thread asks only when it has nothing to do."""
         return True
 
     def process_message(self, message: Any, context: Any) -> tuple[Any, Any]:

@@ -4,5 +4,7 @@ FEDAVG, FEDPROX, FEDAVGM, FEDADAM, GRADIENTS = STRATEGIES = ("fedavg", "fedprox"
 IID, DIRICHLET, SHARDS, FILES = SPLITS = ("iid", "dirichlet", "shards", "files")
 THREADS, PROCESSES, RAY, LOOP = BACKENDS = ("threads", "processes", "ray", "loop")
 NONE, INT8, TOP_K = COMPRESSIONS = ("none", "int8", "topk")
-REPLIED, LATE, FAILED, KILLED = OUTCOMES = ("replied", "late", "failed", "killed")
-"""Ends of a device that a round asks."""
+REPLIED, LATE, FAILED = OUTCOMES = ("replied", "late", "failed")
+"""Outcomes of a device that a round asks."""
+KILLED = "killed"
+"""A drawn fault: the device fails with its process."""

@@ -158,6 +158,6 @@ def write_devices(path: Path, samples: Samples, parts: Parts) -> None:
     write_npz(path, {**samples.arrays, PARTS: np.concatenate(parts), ENDS: ends})
 
 
-def numbers_of(rules: FleetRules, parts: Parts) -> Sequence[int]:
+def passes_of(rules: FleetRules, parts: Parts) -> Sequence[int]:
     """Passes of each device in a round."""
-    return [1 if rules.gradients else rules.epochs * -(-len(part) // rules.batch) for part in parts]
+    return [1 if rules.gradients else rules.epochs * Order(len(part), rules.batch).passes for part in parts]

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from deployer.core.safe_text import html_text
 from deployer.fitting.history import EpochRow
@@ -66,7 +66,6 @@ class FleetReport:
     seconds: tuple[float, ...] = ()
     peak_bytes: int = 0
     peak_worker_bytes: int = 0
-    notes: tuple[str, ...] = field(default_factory=tuple)
 
 
 def rounds_csv(rows: Sequence[EpochRow], records: Sequence[RoundRecord]) -> str:
@@ -140,7 +139,7 @@ def fleet_page(report: FleetReport) -> str:
     ]
     sections.append(Section("Rounds", table(heads, cells)))
     facts = [*report.about.rows, *report.fleet.rows, ("Digest", report.digest)]
-    lines = "".join(f"<p>{html_text(line)}</p>" for line in (report.fault, *report.notes) if line)
+    fault = f"<p>{html_text(report.fault)}</p>" if report.fault else ""
     verdict = html_text(report.verdict)
     top = f'<h1>{html_text(report.about.model or "Fleet")}: <span class="{verdict}">{verdict}</span></h1>'
-    return page(f"Fleet of {report.fleet.devices} devices", f"{top}{definitions(facts)}{lines}", sections)
+    return page(f"Fleet of {report.fleet.devices} devices", f"{top}{definitions(facts)}{fault}", sections)

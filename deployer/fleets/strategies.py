@@ -13,7 +13,7 @@ from deployer.fleets.compression import Array, Arrays
 from deployer.fleets.options import FEDADAM, FEDAVG, FEDAVGM
 
 FIRST, SECOND = "server_m/", "server_v/"
-"""What stands before names of weights in the names of the server's moments."""
+"""Prefixes of the server's first and second moments; the name of a weight follows."""
 
 
 @dataclass(frozen=True)

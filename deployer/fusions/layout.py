@@ -10,7 +10,7 @@ from deployer.core.errors import ShapeMismatch, UnsupportedOperator
 from deployer.core.ir import Graph, Node, Program, Tensor, TensorType
 from deployer.core.operator import operator_of
 from deployer.core.plan import Options
-from deployer.fusions.pair import Pairing, absorb, is_private, is_unwritten
+from deployer.fusions.pair import Pairing, absorb, is_private, is_read_once, is_unwritten
 
 AFTER = ("finish", "rotation")
 """What is fused by then belongs to the result as it is computed; nothing is fused to one in another order."""
@@ -47,19 +47,19 @@ def _by_token(program: Program, options: Options, node: Node) -> Program:
         return program
     maker = next((n for n in graph.nodes if n.outputs == (x,)), None)
     readers = [n for n in program.nodes if y in n.inputs]
-    is_behind = maker is not None and _order(program, maker) == HEADS and _only(program, x, node)
     turned = TensorType(kind.dtype, tuple(kind.shape[axis] for axis in HEADS))
     between = f"{y}/by_token"
     if between in tensors or node.name in options.opt_out:
         return program
     attrs = {**node.attrs, "outer": kind.shape[0], "inner": kind.shape[1]}
+    is_behind = maker is not None and _order(program, maker) == HEADS and is_read_once(program, x)
     if maker and is_behind and is_unwritten(program, graph, maker, node, maker.inputs[0]):
         other, gone = maker, x
         new = (
             replace(node, inputs=(maker.inputs[0], *tables), outputs=(between,), attrs=attrs),
             replace(maker, inputs=(between,), outputs=(y,)),
         )
-    elif len(readers) == 1 and _order(program, readers[0]) == HEADS and _only(program, y, readers[0]):
+    elif len(readers) == 1 and _order(program, readers[0]) == HEADS and is_read_once(program, y):
         (other,), gone = readers, y
         if other not in graph.nodes or tensors[other.outputs[0]].storage != other.outputs[0]:
             return program
@@ -75,12 +75,6 @@ def _by_token(program: Program, options: Options, node: Node) -> Program:
     kept = {n: t for n, t in tensors.items() if n != gone} | {between: Tensor(between, turned, "value", between)}
     graphs = tuple(Graph(g.name, nodes) if g is graph else g for g in program.graphs)
     return replace(program, tensors=kept, graphs=graphs)
-
-
-def _only(program: Program, value: str, reader: Node) -> bool:
-    """Whether nothing but that node sees a value."""
-    reads = [name for n in program.nodes for name in n.inputs if name == value]
-    return is_private(program, value) and reads == [value] and value in reader.inputs
 
 
 def _order(program: Program, node: Node) -> tuple[int, ...] | None:

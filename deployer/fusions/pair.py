@@ -59,7 +59,7 @@ def _joined(program: Program, options: Options, graph_name: str, consumer: Node,
     if {producer.name, consumer.name} & set(options.opt_out):
         return program
     between, after = program.tensors[value], program.tensors[result]
-    if not _is_read_once(program, value, consumer) or (after.type != between.type and not how.retypes):
+    if not is_read_once(program, value) or (after.type != between.type and not how.retypes):
         return program
     if after.storage != result and program.tensors[after.storage].role != "accumulator":
         return program
@@ -86,8 +86,8 @@ def is_private(program: Program, value: str) -> bool:
     return tensor.role == "value" and tensor.storage == value and not views and not outlives
 
 
-def _is_read_once(program: Program, value: str, reader: Node) -> bool:
-    """Whether a value is private, and `reader` is its only reader and reads it once."""
+def is_read_once(program: Program, value: str) -> bool:
+    """Whether a value is private, and one node reads it, once."""
     reads = [name for node in program.nodes for name in node.inputs if name == value]
     return is_private(program, value) and reads == [value]
 

@@ -35,7 +35,7 @@ MARKS = ("<!-- fleet table -->", "<!-- end of fleet table -->")
 TRAINED, BATCH, DEVICES, ROUNDS, CONCENTRATION = 1437, 4, 1000, 20, 0.5
 LOCAL = ("--lr", "0.1", "--epochs", "5")
 LARGE = (("loop", 1), ("threads", 2))
-"""Where all devices run; fewer of them run everywhere."""
+"""Back ends and workers of fleets of DEVICES; fleets of FEW devices run on all of WAYS."""
 KILLED_WAYS = (("loop", 1), ("processes", 2), ("ray", 2))
 SHOWN = (1, 2, 5, 10, 15, 20)
 """Rounds whose accuracy the table has."""

@@ -62,25 +62,25 @@ def document(arguments: argparse.Namespace) -> Path:
 def make_table(arguments: argparse.Namespace) -> int:
     """Write the tables into the document, and the list of undetected faults into the folder of the programs."""
     rows: list[table.Row] = []
-    output, missed = document(arguments), list[str]()
+    output, in_kernels = document(arguments), list[kernel_bodies.KernelFault]()
     for name in arguments.tables:
         if name == KERNELS:
-            missed += kernels_table(arguments, output)
+            in_kernels = kernels_table(arguments, output)
             continue
         recipes, marks = TABLES[name]
         own = rows_of(recipes, arguments.seeds, arguments.per_class, arguments.jobs)
         output.write_text(table.renewed(output.read_text(), own, marks))
         rows += own
     unseen = FOLDER / "unseen.md"
-    unseen.write_text("\n".join([table.unseen_list(rows), *missed]))
+    unseen.write_text("\n".join([table.unseen_list(rows), *kernel_bodies.unseen(in_kernels)]))
     count = table.counted(rows)
-    count[UNSEEN] += len(missed)
+    count.update(fault.judgement.result for fault in in_kernels if fault.judgement)
     print(", ".join(f"{count[name]} {name}" for name in RESULTS), f"; {output}, {unseen}")
     return 1 if count[UNSEEN] else 0
 
 
-def kernels_table(arguments: argparse.Namespace, output: Path) -> list[str]:
-    """Write the table of faults in kernels' C; returns those that nobody saw."""
+def kernels_table(arguments: argparse.Namespace, output: Path) -> list[kernel_bodies.KernelFault]:
+    """Write the table of faults in kernels' C; returns these."""
     program = make(QUANTIZED[0], BUFFERINGS[0], FOLDER)
     faults: list[kernel_bodies.KernelFault] = []
     for seed in arguments.seeds:
@@ -88,7 +88,7 @@ def kernels_table(arguments: argparse.Namespace, output: Path) -> list[str]:
             print(fault.mutant, fault.judgement.result if fault.judgement else "refused", flush=True)
             faults.append(fault)
     renew(output, (kernel_bodies.BEGIN, kernel_bodies.END), kernel_bodies.table(faults))
-    return kernel_bodies.unseen(faults)
+    return faults
 
 
 def replay(arguments: argparse.Namespace) -> int:

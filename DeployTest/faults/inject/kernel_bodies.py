@@ -42,7 +42,7 @@ def files_of(program: Program) -> dict[str, Path]:
 
 
 def rounds(path: Path) -> bool:
-    """Whether a kernel includes the rounding."""
+    """Whether a kernel's C includes the header of the rounding."""
     return f'#include "{ROUNDING.name}"' in path.read_text()
 
 

@@ -81,9 +81,11 @@ def test_no_races(model: str, made: Made, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(bool(racks.without_sanitizer()), reason=racks.without_sanitizer())
-def test_races_are_seen(made: Made, tmp_path: Path) -> None:
+@pytest.mark.matrix(keep=1)
+@pytest.mark.parametrize("model", ["digits", "simple_mlp", "autoencoder"])
+def test_races_are_seen(model: str, made: Made, tmp_path: Path) -> None:
     """Lanes that do not meet behind kernels are a race that the sanitizer reports."""
-    trial, _ = made("digits")
+    trial, _ = made(model)
     trial = racks.without_joins(trial, tmp_path / "library")
     rack = racks.emulated(trial, tmp_path / "code", 4, races=True)
     rack.give_samples(trial.samples)

@@ -74,7 +74,7 @@ def run_rack(a: argparse.Namespace, console: Terminal) -> int:
 def trained(rack: Rack, made: Material, rates: Sequence[float], seed: int | None) -> tuple[Array, float]:
     """Train all devices on the case's passes: the losses [devices, passes], and the seconds of the passes alone.
 
-    Device i has the i-th of the `rates`, which begin anew behind the last, and with a `seed` an order of its own.
+    Device i takes rate i modulo their number. With a `seed` each device takes the passes in an order of its own.
     """
     rack.give_samples(samples_of(made))
     if rates:

@@ -32,7 +32,7 @@ class GradientsView:
 
 
 def adds_once(schedule: Schedule) -> bool:
-    """Whether a pass finishes each gradient before it adds it, so that another device may add it with the same bits."""
+    """Whether each pass adds its finished gradient to the accumulator in one step, as a device that gets it adds it."""
     nodes = [step.node for step in schedule.steps if step.graph == TRAIN]
     known = [(node, training_of(node)) for node in nodes]
     return not any(isinstance(t, Accumulator) and t.continues and node.attr_int(t.continues, 0) for node, t in known)

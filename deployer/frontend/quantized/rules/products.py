@@ -125,7 +125,7 @@ def linear_matmul(packer: Packer, node: NodeProto) -> None:
 
 
 def has_batches(packer: Packer, node: NodeProto, a: QuantizedValue, b: QuantizedValue | QuantizedConstant) -> bool:
-    """Whether two operands are known to have two axes or more, and leading axes that Int8MatMul takes."""
+    """Whether Int8MatMul takes two operands: each has two axes or more, and no leading axes that are known differ."""
     if isinstance(b, QuantizedConstant):
         return not batch_fault(b) and packer.rank_of(node.input[0], a) > 1
     ranks = [packer.rank_of(name, x) for name, x in zip(node.input, (a, b), strict=True)]
